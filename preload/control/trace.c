@@ -71,10 +71,3 @@ bool tfi_trace_create(void)
     tfi_trace_name[0] = 0;
     return tfi_run_dir_make(&tfi_trace_dir) && create();
 }
-
-void tfi_timing_path(char *path, size_t size)
-{
-    *path = 0;
-    if (tfi_process->state == TFI_AWAKE && tfi_getpid() == tfi_trace_pid)
-        tfi_fmt(path, size, "%s/%s.timing.json", tfi_trace_dir.path, tfi_trace_name);
-}

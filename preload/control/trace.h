@@ -14,7 +14,4 @@ extern char tfi_trace_name[TFI_NAME_BYTES];
 /* Makes the run directory if there is none, and creates the trace's file; false with errno set. */
 bool tfi_trace_create(void);
 
-/* The path of the trace's timing.json; "" while there is no trace. */
-void tfi_timing_path(char *path, size_t size);
-
 #endif

@@ -93,24 +93,42 @@ def _telefuser_registry(module):
     watch('record')
     watch('set_baseline')
 
+    export = module._auto_export_timing_report
+
+    def write(dump, path):
+        """Lets TeleFuser write a file, and marks it: `tfanalyze report` replaces it by the file of all ranks. Ranks that
+        end at once write whole files."""
+        unfinished, logger = '%s.tmp%d' % (path, module.os.getpid()), module.logger
+        module.logger = logger.patch(lambda record: record.update(message=record['message'].replace(unfinished, path)))
+        try:
+            dump(unfinished)
+        finally:
+            module.logger = logger
+        with open(unfinished, 'r+', encoding='utf-8') as file:
+            text = file.read()
+            file.seek(0)
+            file.write('{\n  "writer": "tfinject",' + text[1:])
+        module.os.replace(unfinished, path)
+
     @_guarded
     def at_exit():
-        """Replaces their report, whose values the trace has. Removes the workers' files, as TeleFuser would have
-        done."""
+        """Writes the files that TeleFuser writes at its exit, to the place where it would."""
         if module._IS_WORKER_PROCESS:
             return
         instance = registry.get_instance()
         if instance._records:
             described(instance)
-            if instance._end_time == 0.0:
-                ended()
-            path = _timing_path()
-            if path:
-                _telefuser_logger(module, module._auto_export_timing_report).info('[Profiler] Layer 1 timing report saved to: ' + path)
+            if module._get_timing_report_path():
+                export()
+            else:
+                path = str(module._get_profiler_output_dir() / 'timing.json')
+                write(instance.dump, path)
+                if instance._io_signatures:
+                    write(instance.dump_io_signatures, path.replace('.json', '_io_signature.json'))
         if '_TELEFUSER_WORKER_TIMING_DIR' in module.os.environ:
             module._clean_worker_timing_dir()
 
-    module.atexit.unregister(module._auto_export_timing_report)
+    module.atexit.unregister(export)
     module.atexit.register(at_exit)
 
 

@@ -61,16 +61,6 @@ PyObject *tfi_builtin_timing_reset(PyObject *self, PyObject *const *args, ssize_
     return tfi_python_none();
 }
 
-PyObject *tfi_builtin_timing_path(PyObject *self, PyObject *const *args, ssize_t count)
-{
-    static char path[4096];
-    (void)self;
-    (void)args;
-    (void)count;
-    tfi_timing_path(path, sizeof path);
-    return tfi_python_str(path);
-}
-
 /* ---- setters ---- */
 
 PyObject *tfi_builtin_run_dir(PyObject *self, PyObject *const *args, ssize_t count)

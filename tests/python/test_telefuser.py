@@ -123,7 +123,8 @@ def both(tmp_path_factory, lib, tfanalyze, python):
         (place / 'pipeline.py').write_text(PIPELINE)
         result = execute([python, '-W', 'ignore', 'pipeline.py'], env, place, 200)
         assert result.rc == 0, result.err[-3000:]
-        return SimpleNamespace(out=result.out, err=result.err, dir=place / 'run', waits=waits_in(place / 'log'))
+        return SimpleNamespace(out=result.out, err=result.err, dir=place / 'run', waits=waits_in(place / 'log'),
+                               at_exit={p.name: p.read_text() for p in (place / 'run').glob('*.json')})
 
     theirs, ours = make('theirs', None), make('ours', lib)
     screen = execute([tfanalyze, 'report', ours.dir], clean_environment(), ours.dir, 120)
@@ -158,9 +159,12 @@ def lines(run):
 
 @pytest.mark.parametrize('name', ['timing.json', 'timing_io_signature.json'])
 def test_files_equal_telefusers(both, name):
-    """The files have equal keys and values, apart from times: request, metadata, memory, async wall time, kept peaks."""
+    """The files at exit and those of a report, which takes their place, have equal keys and values, apart from times:
+    request, metadata, memory, async wall time, kept peaks."""
     theirs, ours = (json.loads((run.dir / name).read_text()) for run in (both.theirs, both.ours))
-    assert differences(theirs, ours, name) == []
+    at_exit = json.loads(both.ours.at_exit[name])
+    assert differences(theirs, ours, name) == [] and differences(theirs, at_exit, name) == []
+    assert (at_exit['writer'], ours['writer'].split()[0]) == ('tfinject', 'tfanalyze') and not list(both.ours.dir.glob('*~2*'))
     assert len(theirs['stages']) == (6 if name == 'timing.json' else 2)
 
 
@@ -206,13 +210,12 @@ def test_contexts_wait_as_theirs(both):
 
 
 def test_console_lines(both):
-    """TeleFuser's lines appear in order, from its functions; only those about files written at exit are ours."""
+    """TeleFuser's lines appear in order, from its functions, and name files that are there."""
     theirs, ours = lines(both.theirs), lines(both.ours)
-    at_exit = [text for _, _, text in theirs[-2:]]
-    assert at_exit == ['[Profiler] Layer 1 timing report saved to: PATH', '[Profiler] Stage I/O signatures saved to: PATH']
-    assert ours[:-1] == theirs[:-2] and ours[-1][2] == at_exit[0] and len(ours) == 14
-    path = re.search(r'Layer 1 timing report saved to: (.*)$', both.ours.out, re.M)[1]
-    assert path == str(next(both.ours.dir.glob('rank0.*.timing.json'))) and '[Timing]' not in both.ours.err
+    assert ours == theirs and len(ours) == 15 and '[Timing]' not in both.ours.err
+    assert [text for _, _, text in ours[-2:]] == ['[Profiler] Layer 1 timing report saved to: PATH', '[Profiler] Stage I/O signatures saved to: PATH']
+    paths = re.findall(r' saved to: (.*)$', both.ours.out, re.M)
+    assert paths == [str(both.ours.dir / name) for name in ('timing.json', 'timing_io_signature.json')]
     said = [line for line in both.screen.out.splitlines() if line.startswith('[Profiler] ')]
     assert said == [f'[Profiler] Layer 1 timing report saved to: {both.ours.dir}/timing.json',
                     f'[Profiler] Stage I/O signatures saved to: {both.ours.dir}/timing_io_signature.json']

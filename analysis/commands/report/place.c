@@ -1,8 +1,8 @@
 /* place.c - opens the directories a report writes to, each once, and finds file names that it may take there.
  *
  * Files are examined and created relative to the directory's descriptor, and no link is followed: other users who may
- * write to a directory can put a link to somebody's file there. An existing file that no report wrote is kept, as
- * TeleFuser gives its files the same names. The report's file then gets the suffix ~2.
+ * write to a directory can put a link to somebody's file there. An existing file that neither a report nor the library
+ * wrote is kept, as TeleFuser gives its files the same names. The report's file then gets the suffix ~2.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -87,6 +87,7 @@ static int open_earlier(const struct report *report, const char *path, bool *is_
 bool report_may_take(const struct report *report, const char *path)
 {
     static const char trace[] = "{\"tfinject\": {\"artefact\": \"stage\"", other[] = "\"writer\": \"tfanalyze ";
+    static const char at_exit[] = "{\n  \"writer\": \"tfinject\""; /* by preload/python/shim_telefuser.py */
     char head[512];
     bool is_free;
     int fd = open_earlier(report, path, &is_free);
@@ -98,6 +99,7 @@ bool report_may_take(const struct report *report, const char *path)
     int length = gzread(file, head, sizeof head);
     gzclose(file);
     return length > 0 && (memmem(head, (size_t)length, trace, sizeof trace - 1) == head ||
+                          memmem(head, (size_t)length, at_exit, sizeof at_exit - 1) == head ||
                           memmem(head, (size_t)length, other, sizeof other - 1));
 }
 
