@@ -6,7 +6,7 @@ unless it is told not to. A context waits for the device where TeleFuser's does,
 the work it launched. TFI_SYNC_STAGES=0 leaves the waits out, and its line then says `launch`. The trace records the same, so that files written from it contain the values of TeleFuser's:
 the requests to the registry (`telefuser.*` facts), and the memory at the end of each stage. A context logs its lines
 as TeleFuser does; it names the two files of TeleFuser's profiler, and `tfanalyze report` writes ours. Output places
-and the selected stages follow TeleFuser's setters.
+and the selected stages follow TeleFuser's setters. TeleFuser writes its own files at exit.
 """
 
 import sys
@@ -176,17 +176,51 @@ def _telefuser_setters(module):
 
 
 def _mark_telefuser(module):
-    if _config['keep_originals'] or not _load('markers') or not _load('signature'):
+    if not _load('markers') or not _load('signature'):
         return
-    _telefuser_registry(module)
-    _telefuser_setters(module)
-    _telefuser_contexts(module)
+    if _config['keep_originals']:
+        _telefuser_beside(module)
+    else:
+        _telefuser_registry(module)
+        _telefuser_setters(module)
+        _telefuser_contexts(module)
+    _telefuser_quiet(module)
+
+
+def _telefuser_beside(module):
+    """Opens a stage inside each context of TeleFuser's, which runs its own code."""
+    full = module._ProfilingContext
+
+    class Context(full):
+        def __enter__(self):
+            try:
+                entered = full.__enter__(self)
+            except BaseException as error:
+                _hide(error)
+                raise
+            if not _is_compiling():
+                _mark_enter(self, self.name, _MARK_TELEFUSER)
+            return entered
+
+        def __exit__(self, exc_type, exc_val, exc_tb):
+            stage = None if _is_compiling() else _mark_take(self)
+            if stage:
+                stage.__exit__()
+            try:
+                return full.__exit__(self, exc_type, exc_val, exc_tb)
+            except BaseException as error:
+                _hide(error)
+                raise
+
+    module._ProfilingContext = module.ProfilingContext = _mark_disguise(Context, full)
+    if module._DEBUG:
+        module.ProfilingContext4Debug = Context
 
 
 def _telefuser_contexts(module):
     timer = module.time.perf_counter
     wraps = module.wraps
-    full, null = module._ProfilingContext, module._NullContext
+    full = module._ProfilingContext
     snapshots = sys.modules['telefuser.utils.memory_snapshot']
     opening, logger, breaking = (_telefuser_logger(module, f) for f in (full.__enter__, full.__exit__, full._export_kernel_breakdown))
     has_device = module.torch.get_device_module().is_available()
@@ -287,6 +321,15 @@ def _telefuser_contexts(module):
         if not any(type(a) in (list, tuple) and not a for a in (*args, *kwargs.values())):  # theirs looks at the first item
             module._record_stage_signature(name, module._capture_input_signatures(args, kwargs, names), result, kwargs)
 
+    module._ProfilingContext = module.ProfilingContext = _mark_disguise(Context, full)
+    if module._DEBUG:
+        module.ProfilingContext4Debug = Context
+
+
+def _telefuser_quiet(module):
+    """Makes stages of the contexts that do nothing."""
+    null, wraps = module._NullContext, module.wraps
+
     class Quiet(null):
         def __init__(self, name, **kwargs):
             self.name = name
@@ -312,8 +355,6 @@ def _telefuser_contexts(module):
         def __call__(self, func):
             return _mark_decorate(func, self.name, lambda: Quiet(self.name), wraps)
 
-    _mark_disguise(Context, full)
-    _mark_disguise(Quiet, null)
-    module._ProfilingContext = module.ProfilingContext = Context
-    module._NullContext = Quiet
-    module.ProfilingContext4Debug = Context if module._DEBUG else Quiet
+    module._NullContext = _mark_disguise(Quiet, null)
+    if not module._DEBUG:
+        module.ProfilingContext4Debug = Quiet

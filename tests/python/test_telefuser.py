@@ -322,18 +322,26 @@ logger.complete()
 """
 
 
-def test_stages_wait_for_the_device(run, python, lib, tmp_path):
+def test_stages_wait_for_the_device(run, python, lib, analyze, tmp_path):
     """TFI_SYNC_STAGES=1 waits at both edges of each of seven stages, by the device's log, but not during a capture. One
-    is a context of TeleFuser, which waits by TeleFuser's call as well. With 0 nothing waits, and the lines say so."""
+    is a context of TeleFuser, which waits by TeleFuser's call as well. With 0 nothing waits, and the lines say so. With
+    TFI_KEEP_ORIGINALS=1 that context is TeleFuser's own, and a stage. TeleFuser writes the report it was asked for."""
     waits, said = {}, {}
-    for value in ('0', '1'):
+    for value in ('0', '1', 'kept'):
         log = tmp_path / f'log{value}'
-        env = {'TFI_SYNC_STAGES': value, 'TELEFUSER_PROFILE_DEBUG': 'true', 'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': log, 'KINETO_LOG_LEVEL': '5',
-               'TFI_OUTPUT_DIR': tmp_path / f'run{value}'}
+        how = {'TFI_KEEP_ORIGINALS': '1'} if value == 'kept' else {'TFI_SYNC_STAGES': value}
+        env = {**how, 'TELEFUSER_TIMING_REPORT': tmp_path / f'report{value}.json', 'TELEFUSER_PROFILE_DEBUG': 'true',
+               'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': log, 'KINETO_LOG_LEVEL': '5', 'TFI_OUTPUT_DIR': tmp_path / f'run{value}'}
         libraries = [lib, built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
         result = run([python, '-W', 'ignore', '-c', SYNC], env, preload=':'.join(map(str, libraries)), timeout=200)
         assert result.rc == 0 and result.out.startswith('captured\n') and 'tfinject: ' not in result.err, result.err[-2000:]
         waits[value] = waits_in(log)
         said[value] = re.findall(r'\[Timing\] (\w+): [\d.]+ (ms\w*(?: \w+)?)', result.err + result.out)
+        assert list(json.loads((tmp_path / f'report{value}.json').read_text())['stages']) == ['context']
+        assert not (tmp_path / f'run{value}' / 'timing.json').exists()
+        rows = {row['stage'] for row in analyze('stages', tmp_path / f'run{value}')['rows']}
+        assert rows >= {'context', 'stage', 'range', 'captured'}
     stages = [*['range', 'stage'] * 3, 'captured', 'context']
-    assert waits['1'] == waits['0'] + 16 and said == {'0': [(name, 'ms launch') for name in stages], '1': [(name, 'ms') for name in stages]}
+    assert waits['1'] == waits['0'] + 16 and waits['kept'] == waits['0'] + 2
+    unit = {'0': ['ms launch'] * 8, '1': ['ms'] * 8, 'kept': [*['ms launch'] * 7, 'ms']}
+    assert said == {value: list(zip(stages, unit[value])) for value in waits}
