@@ -32,10 +32,11 @@ const struct attribution *scope_attribute(struct scope *scope)
 struct scope *scope_begin(const struct selection *chosen, size_t number)
 {
     struct scope **place = &chosen->scope[number];
-    if (*place) return *place;
-    *place = mem_zero(1, sizeof **place);
-    scope_init(*place, chosen, chosen->process[number], chosen->needs);
-    (*place)->place = place;
+    if (!*place) {
+        *place = mem_zero(1, sizeof **place);
+        scope_init(*place, chosen, chosen->process[number], chosen->needs);
+        (*place)->place = place;
+    }
     return *place;
 }
 
