@@ -24,12 +24,14 @@ struct walk {
     struct notes *notes;
     struct kineto_scanner scanner;
     size_t largest;
-    uint64_t too_large; /* events and members */
-    uint64_t nonsense;  /* offset + 1 of invalid JSON outside of events */
-    bool has_events;    /* the list of events has begun */
-    bool is_list;       /* the list is the whole file */
-    bool has_phase;     /* some event had a phase: it is a list of events */
-    bool ended;         /* the outermost value was read to its end */
+    uint64_t too_large;  /* events and members */
+    uint64_t nonsense;   /* offset + 1 of invalid JSON outside of events */
+    uint64_t skipped;    /* members before the list of events that were left out as invalid */
+    uint64_t skipped_at; /* offset of the first one's fault */
+    bool has_events;     /* the list of events has begun */
+    bool is_list;        /* the list is the whole file */
+    bool has_phase;      /* some event had a phase: it is a list of events */
+    bool ended;          /* the outermost value was read to its end */
     bool is_json;
     bool only_look; /* stop at the first event */
     bool is_stage;
@@ -262,10 +264,30 @@ static bool read_member(struct walk *r, bool is_first)
         return read_list(r);
     }
     if (c < 0 || !read_value(r, &value)) return c >= 0 ? false : (cut(r), false);
+    const char *next = json_space(r->stream.at);
+    if (next < r->stream.end && *next != ',' && *next != '}') { /* a quote inside a string has ended it */
+        no_sense(r);
+        return false;
+    }
     r->is_stage |= is_first && key_is(key, "tfinject") && value.length && *value.at == '{' &&
                    json_member(value, "artefact").length > 0;
     if (value.at && r->sink->member) r->sink->member(r->sink->context, key, value);
     return true;
+}
+
+/* Goes on at the next line after invalid JSON before the list of events, if the file ends lines there. torch writes each
+ * member on a line of its own, and breaks those whose text has a quote. Returns false if reading ends here. */
+static bool next_member(struct walk *r)
+{
+    enum { MOST_SKIPPED = 1000 };
+    struct stream *s = &r->stream;
+    if (!r->nonsense || r->has_events || r->skipped == MOST_SKIPPED) return false;
+    if (!r->skipped++) r->skipped_at = r->nonsense - 1;
+    while ((s->at < s->end || more(r)) && *s->at != '\n') s->at++;
+    while (peek(r) >= 0 && *s->at != '"') /* a line that is no member */
+        while ((s->at < s->end || more(r)) && *s->at != '\n') s->at++;
+    r->nonsense = peek(r) < 0 ? r->nonsense : 0;
+    return !r->nonsense;
 }
 
 static void read_object(struct walk *r)
@@ -281,11 +303,10 @@ static void read_object(struct walk *r)
             r->ended = true;
             return;
         }
-        if (c != '"') {
-            c < 0 ? cut(r) : no_sense(r);
-            return;
-        }
-        if (!read_member(r, is_first) || (r->only_look && r->has_events)) return;
+        if (c < 0) cut(r);
+        else if (c != '"') no_sense(r);
+        bool good = c == '"' && read_member(r, is_first);
+        if ((!good && !next_member(r)) || (r->only_look && r->has_events)) return;
     }
 }
 
@@ -310,6 +331,11 @@ static void judge_text(const struct walk *r, struct notes *notes)
     if (r->nonsense) {
         notes_add(notes, LOSS, "its JSON is not valid from byte %llu on; %llu events were read",
                   (unsigned long long)r->nonsense - 1, events);
+    }
+    if (r->skipped) {
+        notes_add(notes, LOSS,
+                  "members before its events that are not valid JSON and were left out: %llu (the first at byte %llu)",
+                  (unsigned long long)r->skipped, (unsigned long long)r->skipped_at);
     }
     if (d->bad) {
         notes_add(notes, LOSS, "%llu of %llu events are not valid and were left out", (unsigned long long)d->bad,
@@ -373,7 +399,8 @@ static bool read_stream(void *context, struct notes *notes)
     scanner_init(&r->scanner);
     read_all(r);
     const struct unpack *file = &r->stream.file;
-    r->damage->broken = r->nonsense || file->error || file->gzip_damaged || file->gzip_checksum || file->gzip_cut;
+    r->damage->broken =
+        r->nonsense || r->skipped || file->error || file->gzip_damaged || file->gzip_checksum || file->gzip_cut;
     r->damage->in_doubt = stream_in_doubt(&r->stream);
     scanner_free(&r->scanner);
     return notes && !r->damage->in_doubt && judge(r, notes);

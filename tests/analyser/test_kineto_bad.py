@@ -107,6 +107,10 @@ ROWS = [
     row('members that stand twice', listed(ONE[:-1] + ',"dur":6,"name":"two"}'), {'two': (1, 6)}),
     row('a comma too many', listed(ONE, TWO + ',')),
     row('text behind the end', listed(ONE, TWO) + '\n\n{"traceEvents":[]} rubbish'),
+    row('a quote that torch does not escape', '{"schemaVersion":1,\n  "who": "me /"q/"",\n"host_name": "vm",\n' + listed(ONE, TWO)[1:], rc=3,
+        says=r'members before its events that are not valid JSON and were left out: 1 \(the first at byte 34\)'),
+    row('two such members', '{"a": "b"c",\nrubbish\n"d": "/"",\n' + listed(ONE, TWO)[1:], rc=3, says=r'.* left out: 2 \(the first at byte 9\)'),
+    row('no member behind it', '{"a": "b"c",\nrubbish', {}, rc=1),
     row('zero events', listed(), {}, says='contains no events'),
     row('an empty list', '[]', {}, says='contains no events'),
     row('no list of events', '{"schemaVersion":1}', {}, rc=1),
@@ -171,6 +175,14 @@ def test_content(program, tmp_path, case):
     path = tmp_path / 'strange.json'
     path.write_bytes(case.content.encode() if isinstance(case.content, str) else case.content)
     check(program, path, case)
+
+
+def test_a_broken_member_is_not_believed(analyze, tmp_path):
+    """Of a text with a quote that torch does not escape nothing is shown; the members around it are."""
+    path = tmp_path / 'trace.json'
+    path.write_text('{"schemaVersion":1,\n"who": "me /"q/"",\n"host_name": "vm",\n' + listed(ONE, TWO)[1:])
+    row, = analyze('info', path, rc=3)['rows']
+    assert row['host'] == 'vm' and 'who' not in row['metadata']
 
 
 COMMANDS = (['info'], ['stages'], ['stages', '--exclusive'], ['breakdown'], ['breakdown', '--group-by', 'op'],
