@@ -66,6 +66,7 @@ static bool load_side(struct sides *s, int side)
         return false;
     }
     own->options = *options;
+    own->borrows_options = true;
     own->options.inputs = (struct strings_list){&options->inputs.text[side], 1};
     own->options.by = s->any_timing ? BY_STAGE : own->options.by;
     if (session_load(own)) {
@@ -204,10 +205,7 @@ void cmd_diff(struct session *session)
         s->any_timing |= s->is_timing[side];
     }
     if (!refused(s) && load_side(s, SIDE_A) && load_side(s, SIDE_B) && collect(s)) print(s);
-    for (int side = 0; side < SIDES; side++) {
-        s->side[side].options = (struct options){0}; /* they are those of `session` */
-        session_free(&s->side[side]);
-    }
+    for (int side = 0; side < SIDES; side++) session_free(&s->side[side]);
     diff_free(&s->diff);
     free(s);
 }

@@ -514,6 +514,6 @@ void session_free(struct session *session)
     inputs_free(&session->inputs);
     model_free(&session->model);
     selection_free(&session->chosen);
-    options_free(&session->options);
+    if (!session->borrows_options) options_free(&session->options);
     *session = (struct session){.status = session->status};
 }

@@ -22,6 +22,7 @@ enum {
 
 struct session {
     struct options options;
+    bool borrows_options; /* another session frees them */
     struct inputs inputs;
     bool found_inputs; /* `inputs` has those of the command line */
     struct model model;

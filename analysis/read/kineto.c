@@ -399,8 +399,7 @@ static bool read_stream(void *context, struct notes *notes)
     scanner_init(&r->scanner);
     read_all(r);
     const struct unpack *file = &r->stream.file;
-    r->damage->broken =
-        r->nonsense || r->skipped || file->error || file->gzip_damaged || file->gzip_checksum || file->gzip_cut;
+    r->damage->broken = r->nonsense || file->error || file->gzip_damaged || file->gzip_checksum || file->gzip_cut;
     r->damage->in_doubt = stream_in_doubt(&r->stream);
     scanner_free(&r->scanner);
     return notes && !r->damage->in_doubt && judge(r, notes);
