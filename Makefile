@@ -160,28 +160,29 @@ demo: ## run the demonstration: a PyTorch script, a C++ program, a C pipeline on
 	$(Q)$(MAKE) --no-print-directory all $(DEMOS) $(addprefix $(B)/simgpu/,libcuda.so.1 libcupti.so.13)
 	$(Q)scripts/demo/run
 
+# A recipe that uses it begins with `+`: otherwise make does not see that it calls make, and the build runs one job.
 MAKE_ALL = $(MAKE) --no-print-directory everything
 # Three workers keep two processors busy, for many tests wait for a program. Only a failed test keeps its directory: those
 # of a soak would fill a disk with 40 GB.
 PYTEST = PYTHONDONTWRITEBYTECODE=1 $(CURDIR)/build/venv/bin/python -m pytest -q -p no:cacheprovider -p no:anyio -o tmp_path_retention_policy=failed -n $(or $(TEST_JOBS),3) --dist loadgroup --durations=10 tests
 test: ## build and check everything; the last line is `N passed, N failed, N skipped`
 	@scripts/bootstrap
-	$(Q)$(MAKE_ALL)
-	$(Q)$(MAKE_ALL) ASAN=1
+	+$(Q)$(MAKE_ALL)
+	+$(Q)$(MAKE_ALL) ASAN=1
 	$(Q)$(PYTEST) $(T)
 check: ## build and run the tests that need no sanitizers; T='-k nvtx' selects tests, as in test and soak
 	@scripts/bootstrap python
-	$(Q)$(MAKE_ALL)
+	+$(Q)$(MAKE_ALL)
 	$(Q)$(PYTEST) -m 'not sanitized' $(T)
 check-fast: ## the same without torch, the simulated GPU and slow tests: about a minute after the build
 	@scripts/bootstrap python
-	$(Q)$(MAKE_ALL)
+	+$(Q)$(MAKE_ALL)
 	$(Q)$(PYTEST) --ignore tests/gpu -m 'not (sanitized or torch or gpu or slow)' $(T)
 # Each day samples other cases of the longest lists. SOAK_SEED=N repeats a sample; SOAK_ALL=1 runs every case.
 soak: ## run the long tests: mutations, growth, fuzzing, kills, foreign programs (about an hour; SOAK_ALL=1: all cases, hours)
 	@scripts/bootstrap
-	$(Q)$(MAKE_ALL) fuzz
-	$(Q)$(MAKE_ALL) ASAN=1
+	+$(Q)$(MAKE_ALL) fuzz
+	+$(Q)$(MAKE_ALL) ASAN=1
 	$(Q)$(PYTEST) -m soak $(T)
 format: ## format the C and C++ sources in place
 	$(Q)git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs clang-format-14 -i
