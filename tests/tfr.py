@@ -565,7 +565,7 @@ def read(path, live=None):
     data = path if isinstance(path, bytes) else Path(path).read_bytes()
     if live is None and not isinstance(path, bytes) and Path(f'{path}.live').exists():
         live = Path(f'{path}.live').read_bytes()
-    live = read_live(live) if live else None
+    live = read_live(live) if live and live[:8] != bytes(8) else None  # one that could not be removed has no head any more
     trace = SimpleNamespace(records=[], strings={}, info={}, footer={}, complete=False, bad=[], serials=set(),
                             kinds=dict(live.kinds) if live else {}, live=live)
     at, chunks = 16, []

@@ -106,6 +106,7 @@ def test_a_coroutine_has_the_time_it_ran_and_the_time_from_entry_to_exit(tmp_pat
     assert (rows['never']['calls'], rows['never']['host_us']) == (1, 10) and answer['totals']['unfinished'] == 1
     assert (rows['inner']['host_us'], rows['inner']['device_us']) == (30, 2)
     # A suspended stage gets nothing: at 1420 and 1650 no stage is open.
+    assert serve['done_us'] == (3607 - 1000) + (3405 - 1100)  # each call until its last kernel ended, also if pieces overlap
     assert serve['device_us'] == 1 + 2 + 3 + 5 + 7 and rows['(none)']['device_us'] == 4 + 6
     part = {r['stage']: r for r in analyze('stages', '--from', '0.00155', trace)['rows']}['serve']
     assert (part['calls'], part['host_us'], part['wall_us']) == (1, pytest.approx(150, abs=0.01), pytest.approx(250, abs=0.01))
@@ -365,6 +366,6 @@ def test_info_has_metadata_and_switchings(tmp_path, analyze):
 
 def test_report_counts_a_coroutine_once(tmp_path, analyze):
     text = analyze('report', pieces(tmp_path / 'rank2.h.1.tfr'), format=None).out
-    assert re.search(r'^ +2 +650\.000 us +18\.000 us +serve$', text, re.MULTILINE)
+    assert re.search(r'^ +2 +4\.912 ms +650\.000 us +18\.000 us +serve$', text, re.MULTILINE)
     document = json.loads(gzip.decompress((tmp_path / 'serve_rank2.trace.json.gz').read_bytes()))
     assert [e['name'] for e in events(document, 'user_annotation')].count('serve') == 5
