@@ -126,7 +126,7 @@ enum tfi_cupti_driver {
     TFI_CUPTI_DRIVER_WORKS,
 };
 enum tfi_cupti_driver tfi_cupti_driver(bool runtime);
-/* True if the driver is loaded. It is asked nothing. */
+/* True if the driver is loaded. It is asked nothing. Takes the loader's lock, as the first call of a runtime does. */
 bool tfi_cupti_driver_is_loaded(void);
 /* Text of a result. */
 const char *tfi_cupti_error(int result);

@@ -349,7 +349,7 @@ static void first_use(bool runtime)
     uint32_t phase = TFI_CUPTI_NEW;
     if (is_away()) return;
     if (!wanted()) {
-        if (tfi_cupti_driver_is_loaded()) tfi_console_device_used();
+        if (tfi_config.profile_debug && tfi_cupti_driver_is_loaded()) tfi_console_device_used();
         __atomic_store_n(&tfi_cupti->phase, TFI_CUPTI_OFF, __ATOMIC_RELEASE);
         return;
     }
