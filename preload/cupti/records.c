@@ -114,48 +114,47 @@ static void write_call(struct tfi_thread *lane, const void *record, uint32_t dom
 struct span {
     uint64_t start, duration;
     uint32_t flags;
-    bool left_out; /* the record is valid, but its call was outside the selected stages or steps */
 };
 
-/* Fills the span of a record; false if the record is not to be written. Its cause is then counted, unless it is device
- * work that is left out: sum_up() counts that. */
-static bool span_of(struct tfi_thread *lane, uint64_t start, uint64_t end, uint32_t id, int64_t device,
+/* Fills the span of a record; false, with the cause counted, if the record is not to be written. `work`: the place of
+ * device work, which is added to the sums of its stage if it is left out; NULL for a record of anything else. */
+static bool span_of(struct tfi_thread *lane, uint64_t start, uint64_t end, uint32_t id, struct tfi_left_out *work,
                     struct span *span)
 {
     start = tfi_cupti_clock_ns(start);
     end = tfi_cupti_clock_ns(end);
-    tally.timed += device >= 0;
-    tally.timeless += device >= 0 && (!start || end < start);
+    tally.timed += work != NULL;
+    tally.timeless += work && (!start || end < start);
     if (!has_times(start, end, id)) return false;
-    span->left_out = (id ? tfi_select_of(id) : tfi_select_at(tfi_cupti_clock_ticks(start))) == TFI_VERDICT_OUTSIDE;
     span->start = start;
     span->duration = end - start;
-    span->flags = device >= 0 ? tfi_cupti_device(lane, (uint32_t)device, may_ask) : 0;
-    if (span->left_out && device < 0) tfi_count_drop(TFI_DROP_DEVICE_SUMMED, 1);
-    return !span->left_out;
+    span->flags = work ? tfi_cupti_device(lane, work->device, may_ask) : 0;
+    if ((id ? tfi_select_of(id) : tfi_select_at(tfi_cupti_clock_ticks(start))) != TFI_VERDICT_OUTSIDE) return true;
+    if (!work) {
+        tfi_count_drop(TFI_DROP_DEVICE_SUMMED, 1);
+        return false;
+    }
+    work->flags = span->flags;
+    work->start = span->start;
+    work->duration = span->duration;
+    tfi_left_out_add(lane, id, work);
+    return false;
 }
 
-/* Adds device work that is not written to the sums of its stage, if it is left out. */
-static void sum_up(struct tfi_thread *lane, const struct span *span, uint32_t id, uint32_t device, uint32_t context,
-                   uint32_t stream)
-{
-    struct tfi_left_out work = {device, context, stream, span->flags, span->start, span->duration};
-    if (span->left_out) tfi_left_out_add(lane, id, &work);
-}
-
-#define SPAN(record, name, id, device)                                                                                 \
-    span_of(lane, GET(record, name, start), GET(record, name, end), id, device, &span)
-#define SUM_UP(record, name, id)                                                                                       \
-    sum_up(lane, &span, id, GET32(record, name, deviceId), GET32(record, name, contextId),                             \
-           GET32(record, name, streamId))
+#define SPAN_AT(record, name, id, work) span_of(lane, GET(record, name, start), GET(record, name, end), id, work, &span)
+#define SPAN(record, name, id) SPAN_AT(record, name, id, NULL)
+#define WORK_SPAN(record, name, id)                                                                                    \
+    SPAN_AT(record, name, id,                                                                                          \
+            (&(struct tfi_left_out){.device = GET32(record, name, deviceId),                                           \
+                                    .context = GET32(record, name, contextId),                                         \
+                                    .stream = GET32(record, name, streamId)}))
 
 static void write_kernel(struct tfi_thread *lane, const void *record, uint32_t bytes_, bool interned)
 {
-    struct span span = {0};
+    struct span span;
     uint32_t id = GET32(record, kernel, correlationId);
-    if (!SPAN(record, kernel, id, GET32(record, kernel, deviceId))) {
+    if (!WORK_SPAN(record, kernel, id)) {
         tally.graphs |= GET32(record, kernel, graphId) != 0;
-        SUM_UP(record, kernel, id);
         return;
     }
     uint64_t name = GET(record, kernel, name);
@@ -205,13 +204,10 @@ SAME(streamId)
 
 static void write_copy(struct tfi_thread *lane, const void *record, uint32_t bytes_, bool between)
 {
-    struct span span = {0};
+    struct span span;
     uint32_t id = between ? GET32(record, memcpy2, correlationId) : GET32(record, memcpy, correlationId);
     uint32_t device = GET32(record, memcpy, deviceId);
-    if (!SPAN(record, memcpy, id, device)) {
-        SUM_UP(record, memcpy, id);
-        return;
-    }
+    if (!WORK_SPAN(record, memcpy, id)) return;
     uint32_t from = GET32(record, memcpy2, srcDeviceId), to = GET32(record, memcpy2, dstDeviceId);
     struct tfi_rec_copy *rec = TFI_RESERVE(lane, copy);
     if (!rec) return;
@@ -236,12 +232,9 @@ static void write_copy(struct tfi_thread *lane, const void *record, uint32_t byt
 
 static void write_set(struct tfi_thread *lane, const void *record, uint32_t bytes_)
 {
-    struct span span = {0};
+    struct span span;
     uint32_t id = GET32(record, memset, correlationId);
-    if (!SPAN(record, memset, id, GET32(record, memset, deviceId))) {
-        SUM_UP(record, memset, id);
-        return;
-    }
+    if (!WORK_SPAN(record, memset, id)) return;
     struct tfi_rec_set *rec = TFI_RESERVE(lane, set);
     if (!rec) return;
     rec->value = GET32(record, memset, value);
@@ -261,9 +254,9 @@ static void write_set(struct tfi_thread *lane, const void *record, uint32_t byte
 
 static void write_sync(struct tfi_thread *lane, const void *record, uint32_t bytes_)
 {
-    struct span span = {0};
+    struct span span;
     uint32_t id = GET32(record, sync, correlationId);
-    if (!SPAN(record, sync, id, -1)) return;
+    if (!SPAN(record, sync, id)) return;
     struct tfi_rec_sync *rec = TFI_RESERVE(lane, sync);
     if (!rec) return;
     rec->type = GET32(record, sync, type);
@@ -278,8 +271,8 @@ static void write_sync(struct tfi_thread *lane, const void *record, uint32_t byt
 
 static void write_overhead(struct tfi_thread *lane, const void *record, uint32_t bytes_)
 {
-    struct span span = {0};
-    if (!SPAN(record, overhead, 0, -1)) return;
+    struct span span;
+    if (!SPAN(record, overhead, 0)) return;
     struct tfi_rec_overhead *rec = TFI_RESERVE(lane, overhead);
     if (!rec) return;
     rec->type = GET32(record, overhead, overheadKind);
@@ -291,12 +284,9 @@ static void write_overhead(struct tfi_thread *lane, const void *record, uint32_t
 
 static void write_graph(struct tfi_thread *lane, const void *record, uint32_t bytes_)
 {
-    struct span span = {0};
+    struct span span;
     uint32_t id = GET32(record, graph, correlationId);
-    if (!SPAN(record, graph, id, GET32(record, graph, deviceId))) {
-        SUM_UP(record, graph, id);
-        return;
-    }
+    if (!WORK_SPAN(record, graph, id)) return;
     struct tfi_rec_graph_launch *rec = TFI_RESERVE(lane, graph_launch);
     if (!rec) return;
     rec->graph = GET32(record, graph, graphId);

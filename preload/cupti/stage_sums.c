@@ -200,8 +200,10 @@ static TFI_COLD struct tfi_sums_ring *attach_as(struct tfi_thread *t, uint32_t t
     if (!ring) {
         ring = make_ring(thread);
         if (ring) ring->tid = t->tid;
-        if (ring) ring->node = ring->own = ring->counted = ring->stale = ring->forward = ring->framed = 0;
-        if (ring) ring->range = 0;
+        if (ring) {
+            ring->node = ring->own = ring->counted = ring->stale = ring->forward = ring->framed = 0;
+            ring->range = 0;
+        }
         __atomic_store_n(&t->ring, ring, __ATOMIC_RELEASE);
     }
     tfi_unlock_quick(&sums.lock);
@@ -223,8 +225,10 @@ static void adopt(struct tfi_thread *t)
     struct tfi_sums_ring *ring = stages ? attach_as(t, (uint32_t)slot->pthread) : NULL;
     if (!ring) return;
     for (uint32_t i = 0; i < stages && i < TFI_SLOT_STAGES; i++) node = node_in(node, slot->stage[i].name);
-    if (!ring->own) __atomic_store_n(&ring->range, node == NO_NODE ? 0 : UNKNOWN, __ATOMIC_RELAXED);
-    if (!ring->own) __atomic_store_n(&ring->node, node, __ATOMIC_RELEASE);
+    if (!ring->own) {
+        __atomic_store_n(&ring->range, node == NO_NODE ? 0 : UNKNOWN, __ATOMIC_RELAXED);
+        __atomic_store_n(&ring->node, node, __ATOMIC_RELEASE);
+    }
     recount(t);
 }
 
