@@ -283,9 +283,9 @@ static bool next_member(struct walk *r)
     struct stream *s = &r->stream;
     if (!r->nonsense || r->has_events || r->skipped == MOST_SKIPPED) return false;
     if (!r->skipped++) r->skipped_at = r->nonsense - 1;
-    while ((s->at < s->end || more(r)) && *s->at != '\n') s->at++;
-    while (peek(r) >= 0 && *s->at != '"') /* a line that is no member */
+    do {
         while ((s->at < s->end || more(r)) && *s->at != '\n') s->at++;
+    } while (peek(r) >= 0 && *s->at != '"'); /* the next line is no member */
     r->nonsense = peek(r) < 0 ? r->nonsense : 0;
     return !r->nonsense;
 }

@@ -77,7 +77,7 @@ static void take_last_calls(struct diff_taken *taken, const struct choice *choic
     const struct ranges *r = &p->ranges;
     struct map wholes = {0}, items = {0};
     size_t count, *order = stages_sorted(p, &count);
-    for (size_t i = 0; i < p->wholes.table.count; i++) map_put(&wholes, r->id[p->wholes.range[i]], (uint32_t)i);
+    wholes_by_id(&wholes, p);
     for (size_t i = 0; i < taken->count; i++) map_put(&items, taken->item[i].name, (uint32_t)i);
     for (size_t i = 0; i < count; i++) {
         size_t at = order[i];

@@ -84,18 +84,17 @@ static void join_pieces(const struct process *p, int64_t *done)
     const struct wholes *w = &p->wholes;
     struct map whole_of = {0};
     int64_t *whole = mem_zero(w->table.count, sizeof *whole);
-    for (size_t i = 0; i < w->table.count; i++) {
-        map_put(&whole_of, r->id[w->range[i]], (uint32_t)i);
-        whole[i] = w->end[i];
+    wholes_by_id(&whole_of, p);
+    for (size_t i = 0; i < w->table.count; i++) whole[i] = w->end[i];
+    for (size_t i = 0; i < r->table.count; i++) {
+        uint32_t of = map_get(&whole_of, r->id[i]);
+        if (of == MAP_NONE) continue;
+        if (done[i] == DONE_UNKNOWN || whole[of] == DONE_UNKNOWN) whole[of] = DONE_UNKNOWN;
+        else raise(&whole[of], done[i]);
     }
-    for (int pass = 0; pass < 2 && w->table.count; pass++) {
-        for (size_t i = 0; i < r->table.count; i++) {
-            uint32_t of = map_get(&whole_of, r->id[i]);
-            if (of == MAP_NONE) continue;
-            if (pass) done[i] = whole[of];
-            else if (done[i] == DONE_UNKNOWN || whole[of] == DONE_UNKNOWN) whole[of] = DONE_UNKNOWN;
-            else raise(&whole[of], done[i]);
-        }
+    for (size_t i = 0; i < r->table.count; i++) {
+        uint32_t of = map_get(&whole_of, r->id[i]);
+        if (of != MAP_NONE) done[i] = whole[of];
     }
     map_free(&whole_of);
     free(whole);
@@ -119,7 +118,8 @@ static bool launches(const struct process *p, const struct names *names)
     return found;
 }
 
-bool device_is_unknown(const struct process *p, const struct names *names)
+/* True if the process has used a device, and neither records nor sums hold all its work. */
+static bool device_is_unknown(const struct process *p, const struct names *names)
 {
     bool recorded = p->works.table.count || p->stage_times.table.count, used = false;
     for (size_t i = 0; i < p->loss_count; i++)

@@ -20,7 +20,4 @@ static inline int64_t done_or(const int64_t *done, size_t range, int64_t otherwi
     return done && done[range] != DONE_UNKNOWN ? done[range] : otherwise;
 }
 
-/* True if the process has used a device, and neither records nor sums hold all its work. */
-bool device_is_unknown(const struct process *process, const struct names *names);
-
 #endif

@@ -46,3 +46,9 @@ void ranges_by_id(struct map *ranges, const struct process *process)
     for (size_t i = 0; i < r->table.count; i++)
         if (!(r->flags[i] & RANGE_CONTINUED)) map_put(ranges, r->id[i], (uint32_t)i);
 }
+
+void wholes_by_id(struct map *map, const struct process *process)
+{
+    const struct wholes *w = &process->wholes;
+    for (size_t i = 0; i < w->table.count; i++) map_put(map, process->ranges.id[w->range[i]], (uint32_t)i);
+}

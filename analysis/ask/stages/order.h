@@ -16,5 +16,7 @@ bool is_one_stage(const struct process *process, bool alone);
 size_t *stages_sorted(const struct process *process, size_t *count);
 /* Maps range ids to indices into process->ranges. For a range in pieces it is the first piece. */
 void ranges_by_id(struct map *map, const struct process *process);
+/* Maps the ids of ranges in pieces to indices into process->wholes. */
+void wholes_by_id(struct map *map, const struct process *process);
 
 #endif

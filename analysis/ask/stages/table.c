@@ -164,7 +164,7 @@ void stages_add(struct stage_table *table, const struct choice *choice, const in
     size_t count, *order = stages_sorted(process, &count);
     uint32_t thread = 0;
     c.call_of = mem_zero(w->table.count, sizeof *c.call_of);
-    for (size_t i = 0; i < w->table.count; i++) map_put(&c.whole_of, r->id[w->range[i]], (uint32_t)i);
+    wholes_by_id(&c.whole_of, process);
     if (!count && is_one_stage(process, alone) && choice_has_steps(choice)) add_run(table, choice);
     for (size_t i = 0; i < count; i++) {
         size_t at = order[i];

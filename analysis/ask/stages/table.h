@@ -58,9 +58,9 @@ struct stage_table {
     uint64_t unfinished;
 };
 
-/* Adds the host times of a process's stages, and the times until they were done: `done` is what stages_done returns. A process without stages
- * is one stage, NAME_RUN. Exception: a .tfr trace without device work, if other processes of its rank have stages
- * (`alone` is false), adds nothing. */
+/* Adds the host times of a process's stages, and the times until they were done: `done` is what stages_done returns. A
+ * process without stages is one stage, NAME_RUN. Exception: a .tfr trace without device work, if other processes of its
+ * rank have stages (`alone` is false), adds nothing. */
 void stages_add(struct stage_table *table, const struct choice *choice, const int64_t *done, bool exclusive,
                 bool alone);
 /* Adds a process's device work to its stage and all stages around it; with `exclusive` to the innermost only. Work in

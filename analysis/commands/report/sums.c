@@ -151,8 +151,7 @@ static void collect_stages(struct report *report, struct unit *unit, const struc
     size_t count, *order = stages_sorted(process, &count);
     int64_t covered = INT64_MIN;
     struct map wholes = {0};
-    for (size_t i = 0; i < process->wholes.table.count; i++)
-        map_put(&wholes, r->id[process->wholes.range[i]], (uint32_t)i);
+    wholes_by_id(&wholes, process);
     for (size_t i = 0; i < count; i++) {
         size_t at = order[i];
         if (i == 0 || r->thread[at] != r->thread[order[i - 1]]) {

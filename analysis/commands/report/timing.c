@@ -2,8 +2,8 @@
  *
  * The contents are those that TeleFuser would write. A stage's duration is that of its last call, from entry to exit,
  * waiting included. A context of TeleFuser has waited for its work at its exit; the duration of any other stage goes on
- * until its work was done (ask/stages/done.h). total_stages_ms and num_stages cover all calls. A stage of several ranks has the longest of their
- * durations.
+ * until its work was done (ask/stages/done.h). total_stages_ms and num_stages cover all calls. A stage of several ranks
+ * has the longest of their durations.
  * The values that the program passed to TeleFuser's registry are in the run's metadata, where
  * preload/python/shim_telefuser.py stores them. Only calls since the registry's last reset count; its request_id,
  * metadata and memory go into the file. Additions to the format: `calls`, and `device` of a memory.
@@ -115,7 +115,7 @@ static void count_calls(struct timing *t, size_t u, const struct choice *choice,
     int64_t began = moment(p, "telefuser.began", INT64_MIN);
     size_t count, *order = stages_sorted(p, &count);
     for (size_t i = 0; i < unit->stages; i++) map_put(&places, unit->stage[i].name, (uint32_t)i);
-    for (size_t i = 0; i < p->wholes.table.count; i++) map_put(&wholes, r->id[p->wholes.range[i]], (uint32_t)i);
+    wholes_by_id(&wholes, p);
     for (size_t i = 0; i < count; i++) {
         size_t at = order[i];
         uint32_t name = t->report->one[r->name[at]];
