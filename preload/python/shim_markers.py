@@ -1,8 +1,8 @@
 """shim_markers - replaces cache-dit's profiler by stages of ours after its import; shared by all replaced profilers.
 
 Their classes and functions keep their names, arguments, attributes and results, so that a pipeline does not notice.
-No torch.profiler is started, and no trace or report is written at the end. They work without a device too. Inside a region that torch.compile traces they do nothing, so that no
-graph breaks. shim_telefuser.py has TeleFuser's.
+No torch.profiler is started, and cache-dit writes no trace at the end. They work without a device too. Inside a region
+that torch.compile traces they do nothing, so that no graph breaks. shim_telefuser.py has TeleFuser's.
 """
 
 import sys

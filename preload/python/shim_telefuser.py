@@ -3,10 +3,12 @@
 The results that a pipeline requests from TeleFuser later (timing report, summary, memory analysis) are measured here
 and equal TeleFuser's: wall time and, with a device, TeleFuser's own view of its memory, whose peak a context resets
 unless it is told not to. A context waits for the device where TeleFuser's does, by the same call: its time contains
-the work it launched. TFI_SYNC_STAGES=0 leaves the waits out, and its line then says `launch`. The trace records the same, so that files written from it contain the values of TeleFuser's:
-the requests to the registry (`telefuser.*` facts), and the memory at the end of each stage. A context logs its lines
-as TeleFuser does; it names the two files of TeleFuser's profiler, and `tfanalyze report` writes ours. Output places
-and the selected stages follow TeleFuser's setters. TeleFuser writes its own files at exit.
+the work it launched. TFI_SYNC_STAGES=0 leaves the waits out, and its line then says `launch`.
+
+The trace records the same, so that files written from it contain the values of TeleFuser's: the requests to the
+registry (`telefuser.*` facts), and the memory at the end of each stage. A context logs its lines as TeleFuser does; it
+names the two files of TeleFuser's profiler, and `tfanalyze report` writes ours. Output places and the selected stages
+follow TeleFuser's setters. TeleFuser writes its own files at exit.
 """
 
 import sys

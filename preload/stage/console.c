@@ -4,8 +4,8 @@
  *
  * The line shows the time from entry to exit. In a program that uses a device it says `ms launch`, unless the stage
  * waited for the device: the work launched in it may run longer. It also shows allocated/reserved at the exit, and the
- * peak of both in between, in MiB, of the device with the highest peak. These lines have no prefix, so that tools which read TeleFuser's lines
- * find them. TeleFuser's own stages are left out, because its logger always shows them
+ * peak of both in between, in MiB, of the device with the highest peak. These lines have no prefix, so that tools which
+ * read TeleFuser's lines find them. TeleFuser's own stages are left out, because its logger always shows them
  * (preload/python/shim_telefuser.py).
  */
 #include "stage/console.h"
