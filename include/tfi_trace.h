@@ -203,7 +203,7 @@ enum tfi_range_flag {
     TFI_RANGE_AUTO = 0x1000,      /* a pipeline's part, by TFI_STAGES=auto */
     TFI_RANGE_MODULE = 0x2000,    /* a torch.nn module, by TFI_MODULE_DEPTH */
     TFI_RANGE_TELEFUSER = 0x4000, /* a context of telefuser.utils.profiler */
-    TFI_RANGE_CACHE_DIT = 0x8000, /* a context of cache_dit.profiler */
+    TFI_RANGE_CACHE_DIT = 0x8000, /* a context of cache_dit.profiler whose own profiler did not run */
     TFI_RANGE_PAUSES = 0x10000,   /* a coroutine or generator: its own time excludes its pauses */
     TFI_RANGE_ASYNC = 0x20000,    /* a TORCH range that another thread ended, or that is asynchronous (gloo:, nccl:) */
     TFI_RANGE_DFTRACER = 0x40000, /* an event of dftracer's interface */

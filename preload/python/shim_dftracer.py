@@ -164,24 +164,6 @@ def _dft_take(event):
     return stage
 
 
-def _dft_replace(cls, name, make):
-    """Puts make(dftracer's method) in the place of dftracer's method."""
-    found = cls.__dict__[name]
-    theirs = getattr(found, '__func__', found)
-    method = make(theirs)
-
-    def made(*args, **kwargs):
-        try:
-            return method(*args, **kwargs)
-        except BaseException as error:
-            _hide(error)
-            raise
-    for attribute in ('__module__', '__name__', '__qualname__', '__doc__', '__annotations__'):
-        setattr(made, attribute, getattr(theirs, attribute))
-    made.__signature__ = sys.modules['inspect'].signature(theirs)
-    setattr(cls, name, staticmethod(made) if isinstance(found, staticmethod) else made)
-
-
 def _dft_decorated(module, event, function, inner, name):
     """`inner` is the function as dftracer's code wrapped it."""
     plain = getattr(function, '__func__', function)
@@ -271,8 +253,8 @@ def _dft_singleton(module, recorder):
             return instance
         return initialize_log
 
-    _dft_replace(cls, '__init__', make_init)
-    _dft_replace(cls, 'initialize_log', make_initialize_log)
+    _replace(cls, '__init__', make_init)
+    _replace(cls, 'initialize_log', make_initialize_log)
 
 
 def _dft_events(module):
@@ -352,7 +334,7 @@ def _dft_events(module):
 
     for name, make in (('__init__', make_init), ('__enter__', make_enter), ('__exit__', make_exit), ('reset', make_reset),
                        ('flush', make_flush), ('update', make_update)):
-        _dft_replace(cls, name, make)
+        _replace(cls, name, make)
 
 
 def _dft_decorators(module):
@@ -382,8 +364,8 @@ def _dft_decorators(module):
         return iter
 
     for name in ('log', 'log_init', 'log_static'):
-        _dft_replace(module.dft_fn, name, decorator)
-    _dft_replace(module.dft_fn, 'iter', iterator)
+        _replace(module.dft_fn, name, decorator)
+    _replace(module.dft_fn, 'iter', iterator)
 
 
 def _watch_dftracer(module):
@@ -408,7 +390,7 @@ def _watch_dftracer_ai(module):
             name = str(kwargs.get('block_name') or module.get_iter_block_name(self.profiler._name))
             return _dft_iterated(generator, name if kwargs.get('include_block', True) else None, lambda: _dft_enabled(self.profiler))
         return iter
-    _dft_replace(module._DFTracerAI, 'iter', make_iter)
+    _replace(module._DFTracerAI, 'iter', make_iter)
     module.DFTRACER_ENABLE = True
 
 

@@ -1,8 +1,9 @@
-"""shim_markers - replaces cache-dit's profiler by stages of ours after its import; shared by all replaced profilers.
+"""shim_markers - makes stages of cache-dit's contexts after its import; shared by all profilers that become stages.
 
-Their classes and functions keep their names, arguments, attributes and results, so that a pipeline does not notice.
-No torch.profiler is started, and cache-dit writes no trace at the end. They work without a device too. Inside a region
-that torch.compile traces they do nothing, so that no graph breaks. shim_telefuser.py has TeleFuser's.
+cache-dit's own code runs: its torch.profiler, its files, its lines. Our stage is open between the end of its entry and
+the beginning of its exit, which waits for the device and writes. Without a device cache-dit refuses to make a context:
+it is then a stage alone, the library records what its arguments ask for, and `tfanalyze report` writes its files.
+Inside a region that torch.compile traces nothing is a stage, so that no graph breaks. shim_telefuser.py has TeleFuser's.
 """
 
 import sys
@@ -202,82 +203,122 @@ def _mark_begin(context, module):
         _metadata('cache_dit.profile.' + context.profile_name, text, 'cache_dit.profiler')
 
 
+def _mark_refused(context, module, given):
+    """Fills in a context that cache-dit has refused to make, which it does without a device."""
+    given.apply_defaults()
+    context.__dict__.update(list(given.arguments.items())[1:])
+    context.activities = context.activities or ['CPU', 'GPU']
+    context.output_dir = module.Path(context.output_dir or module.PROFILER_DIR).expanduser()
+    context.profile_name = context.profile_name or 'profile_%d' % module.time.time()
+    context.profiler = context.trace_path = context.memory_snapshot_path = None
+    context._alone = True
+
+
+def _mark_opened(context, module):
+    alone = hasattr(context, '_alone')
+    if alone:
+        _mark_begin(context, module)
+    _mark_inside.append(context)
+    _mark_schedule(context)
+    word = _mark_wanted(context) if alone else 0
+    asks = word and _ask(word, True)
+    stage = _mark_enter(context, context.profile_name, _MARK_CACHE_DIT if alone else 0)
+    if asks:
+        _mark_asking[id(stage)] = word
+
+
+def _mark_closed(context):
+    stage = _mark_take(context)
+    if stage:
+        _mark_inside.remove(context)
+        _mark_unschedule(context)
+        word = _mark_asking.pop(id(stage), 0)
+        stage.__exit__()
+        if word:
+            _ask(word, False)
+
+
 def _mark_cache_dit(module):
-    if _config['keep_originals'] or not _load('signature'):
+    if not _load('signature'):
         return
-    theirs = module.ProfilerContext
-    parameters = _functions('signature')(theirs.__init__)
 
-    class Context(theirs):
+    def make_init(theirs):
+        parameters = _functions('signature')(theirs)  # they differ between versions
+
         def __init__(self, *args, **kwargs):
-            given = parameters.bind(self, *args, **kwargs)  # the parameters differ between versions
-            given.apply_defaults()
-            self.__dict__.update(list(given.arguments.items())[1:])
-            self.activities = self.activities or ['CPU', 'GPU']
-            self.output_dir = module.Path(self.output_dir or module.PROFILER_DIR).expanduser()
-            self.profile_name = self.profile_name or 'profile_%d' % module.time.time()
-            self._is_npu = False
-            self._track_memory = 'MEM' in self.activities
-            self._npu_worker = None
-            self.profiler = None
-            self.trace_path = None
-            self.memory_snapshot_path = None
+            try:
+                theirs(self, *args, **kwargs)
+            except AssertionError:
+                _mark_refused(self, module, parameters.bind(self, *args, **kwargs))
+        return __init__
 
+    def make_enter(theirs):
         def __enter__(self):
+            if not hasattr(self, '_alone'):
+                theirs(self)
             if self.enabled and not _is_compiling():
-                _mark_begin(self, module)
-                _mark_inside.append(self)
-                _mark_schedule(self)
-                word = _mark_wanted(self)
-                asks = word and _ask(word, True)
-                stage = _mark_enter(self, self.profile_name, _MARK_CACHE_DIT)
-                if asks:
-                    _mark_asking[id(stage)] = word
+                _mark_opened(self, module)
             return self
+        return __enter__
 
+    def make_exit(theirs):
         def __exit__(self, exc_type, exc_val, exc_tb):
             if self.enabled and not _is_compiling():
-                stage = _mark_take(self)
-                if stage:
-                    _mark_inside.remove(self)
-                    _mark_unschedule(self)
-                    word = _mark_asking.pop(id(stage), 0)
-                    stage.__exit__()
-                    if word:
-                        _ask(word, False)
+                _mark_closed(self)
+            if not hasattr(self, '_alone'):
+                theirs(self, exc_type, exc_val, exc_tb)
+        return __exit__
 
-    decorators = _functions('signature')(module.profile_function)
+    for name, make in (('__init__', make_init), ('__enter__', make_enter), ('__exit__', make_exit)):
+        _replace(module.ProfilerContext, name, make)
+    _replace(module, 'profile_function', _mark_described)
+
+
+def _mark_described(theirs):
+    """cache-dit's decorator, which makes its own context; the stage gets the function's arguments and result."""
+    parameters = _functions('signature')(theirs)
 
     def profile_function(*args, **kwargs):
-        given = decorators.bind(*args, **kwargs)
+        decorate, given = theirs(*args, **kwargs), parameters.bind(*args, **kwargs)
         given.apply_defaults()
-        options = given.arguments
-
-        def plain(function):  # theirs does not copy the name of the function it wraps
-            return lambda wrapper: wrapper
+        name, enabled = given.arguments['profile_name'], given.arguments['enabled']
 
         def decorator(func):
-            name = options['profile_name'] or func.__name__
-            return _mark_decorate(func, name, lambda: Context(**{**options, 'profile_name': name}), plain)
+            called = name or getattr(func, '__name__', '')
+            return decorate(_mark_describing(func, called) if enabled and called else func)
         return decorator
+    return profile_function
 
-    Context.__init__.__signature__ = parameters
-    profile_function.__signature__ = decorators
-    module.ProfilerContext = _mark_disguise(Context, theirs)
-    module.profile_function = _mark_disguise(profile_function, module.profile_function)
+
+def _mark_describing(function, name):
+    """Returns the function; the stage around each call gets its arguments and its result."""
+    def described(*args, **kwargs):
+        if _is_compiling():
+            return function(*args, **kwargs)
+        id, text = _local.open[-1].id if _local.open else 0, describe_call(function, args, kwargs, name)
+        if id and text:
+            _signature(id, 0, text)
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            _hide(error)
+            raise
+        text = id and describe_result(name, result)
+        if text:
+            _signature(id, 1, text)
+        return result
+    described.__name__ = name  # theirs names the stage by it
+    return described
 
 
 def _mark_cache_dit_arguments(module):
     """cache_dit._utils.utils: its create_profiler_from_args knows no schedule; the pipeline's arguments may have one."""
-    theirs = module.create_profiler_from_args
-    if _config['keep_originals']:
-        return
-
-    def create_profiler_from_args(args, profile_name=None):
-        context = theirs(args, profile_name=profile_name)
-        for name in _MARK_SCHEDULE:
-            if getattr(args, 'profile_' + name, None) is not None:
-                setattr(context, name, getattr(args, 'profile_' + name))
-        return context
-
-    module.create_profiler_from_args = _mark_disguise(create_profiler_from_args, theirs)
+    def make(theirs):
+        def create_profiler_from_args(args, *more, **named):
+            context = theirs(args, *more, **named)
+            for name in _MARK_SCHEDULE:
+                if getattr(args, 'profile_' + name, None) is not None:
+                    setattr(context, name, getattr(args, 'profile_' + name))
+            return context
+        return create_profiler_from_args
+    _replace(module, 'create_profiler_from_args', make)

@@ -70,6 +70,27 @@ def _restore(taken):
     taken.clear()
 
 
+# ---- replaced functions ----
+
+def _replace(holder, name, make):
+    """Puts make(the original) in the place of a class's method or a module's function. It looks like the original, and
+    shows no frame of ours in a traceback."""
+    found = holder.__dict__[name]
+    theirs = getattr(found, "__func__", found)
+    function = make(theirs)
+
+    def made(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            _hide(error)
+            raise
+    for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__", "__defaults__", "__kwdefaults__"):
+        setattr(made, attribute, getattr(theirs, attribute))
+    made.__wrapped__ = theirs  # for inspect: signature and source
+    setattr(holder, name, staticmethod(made) if isinstance(found, staticmethod) else made)
+
+
 # ---- asyncio ----
 #
 # A task runs in steps, each a callback of its event loop. Stages that a step leaves open belong to the task. They are

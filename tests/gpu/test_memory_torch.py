@@ -203,7 +203,9 @@ def test_out_of_memory(recorded, analyze, backend):
 
 SNAPSHOT = '''
 import json, random, sys, torch
+import cache_dit.profiler
 from cache_dit.profiler import ProfilerContext
+cache_dit.profiler._supported_device = lambda: False  # as on an XPU: cache-dit's profiler does not run, and `report` writes its files
 choose, live, device = random.Random(int(sys.argv[2])), [], torch.device('cuda')
 torch.cuda.memory._record_memory_history(max_entries=1000000, stacks='python')
 streams = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()]
