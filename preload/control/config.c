@@ -302,6 +302,14 @@ void tfi_config_select(const char *names)
     __atomic_store_n(&tfi_config.select, selection_of(to), __ATOMIC_RELEASE);
 }
 
+void tfi_config_io_paths(const char *paths)
+{
+    static char copy[2048];
+    if (tfi_config.io_paths || strlen(paths) >= sizeof copy) return;
+    tfi_fmt(copy, sizeof copy, "%s", paths);
+    __atomic_store_n(&tfi_config.io_paths, copy, __ATOMIC_RELEASE);
+}
+
 void tfi_config_select_undecided(void)
 {
     if (tfi_config.select == TFI_SELECT_NAMES) __atomic_store_n(&tfi_config.select, TFI_SELECT_ALL, __ATOMIC_RELEASE);

@@ -163,6 +163,16 @@ PyObject *tfi_builtin_past(PyObject *self, PyObject *const *args, ssize_t count)
     return tfi_python.PyLong_FromLongLong((long long)id);
 }
 
+PyObject *tfi_builtin_io_paths(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    struct tfi_python_text list;
+    (void)self;
+    if (count != 1 || !tfi_python_text(args[0], &list)) return tfi_python_none();
+    tfi_config_io_paths(list.data);
+    tfi_python_text_end(&list);
+    return tfi_python_none();
+}
+
 PyObject *tfi_builtin_undecided(PyObject *self, PyObject *const *args, ssize_t count)
 {
     (void)self;

@@ -32,7 +32,6 @@ _PARTS = (
     ("dftracer_dbg.logger", "dftracer", "_watch_dftracer"),
     ("dftracer.python.common", "dftracer", "_watch_dftracer"),
     ("dftracer.python.ai_common", "dftracer", "_watch_dftracer_ai"),
-    ("dftracer.python.dynamo", "dftracer", "_watch_dftracer_dynamo"),
     ("diffusers.pipelines.pipeline_utils", "auto", "_auto_diffusers"),
     ("transformers.generation.utils", "auto", "_auto_transformers"),
 ) + tuple((name, "torch", "_watch_native") for name in _config["native"])

@@ -1,9 +1,10 @@
-"""shim_dftracer - makes stages of dftracer's Python interface after its import; dftracer itself records nothing.
+"""shim_dftracer - makes stages of dftracer's Python interface after its import; dftracer's own code runs beside them.
 
-All generations: dftracer.logger (1.0), dftracer.python (2.0) with its `ai` namespaces, and their dbg twins. Classes stay
-the same objects: methods are replaced in place, so names imported from them at any time are ours. dftracer's own Python
-code still collects the arguments of an event, which therefore equal dftracer's, oddities included. It hands them to
-`_DftRecorder`, which stands where dftracer's native module would.
+All generations: dftracer.logger (1.0), dftracer.python (2.0) with its `ai` namespaces, and their dbg twins. Classes and
+variables stay what they are: methods are replaced in place, and each runs dftracer's own first, which writes dftracer's
+files where it is switched on and its native module is installed. Where it would do nothing, a copy of its code runs that
+takes dftracer for switched on (`_dft_on`), because that code collects the arguments of an event: they equal dftracer's,
+oddities included.
 
 A method that knows the name of its event beforehand opens a stage. At the end dftracer's code logs the event under that
 name; the stage then gets its arguments and is closed. Every other logged event becomes a range that is over already
@@ -26,7 +27,6 @@ class _DftLocal(_thread._local):
 
 
 _dft_local = _DftLocal()
-_dft_switched_on = []  # DFTRACER_ENABLE as the user's environment has it
 _dft_open = {}  # id of a dft_fn -> (the object, its open stages, depth of `with`)
 
 
@@ -55,51 +55,14 @@ def _dft_json(cat, args, relations):
     return text + '}'
 
 
-class _DftRecorder:
-    """Has the functions of dftracer's native module. They record here and write no file."""
-
-    def __init__(self, module):
-        self._environ = module.os.environ
-        self._clock = module.logging.time.time_ns
-        has_units = hasattr(module, 'DFTRACER_TIME_METRIC_ENV')
-        self._unit = _DFT_UNITS.get(has_units and self._environ.get('DFTRACER_TIME_METRIC'), 1000)
-
-    def initialize(self, log_file=None, data_dirs=None, process_id=-1):
-        pass
-
-    def finalize(self):
-        pass
-
-    def enter_event(self):
-        pass
-
-    def exit_event(self):
-        pass
-
-    def mark_used(self, name):
-        pass
-
-    def get_time(self):
-        return self._clock() // self._unit
-
-    def get_config(self, key):
-        return self._environ.get(key, 'US' if key == 'DFTRACER_TIME_METRIC' else '')
-
-    def log_event(self, name, cat, start_time, duration, int_args=None, string_args=None, float_args=None, relations=None):
-        _dft_log(self, name, cat, start_time, duration, {**(string_args or {}), **(float_args or {}), **(int_args or {})}, relations)
-
-    def log_metadata_event(self, key, value):
-        _dft_fact(key, value)
-
-    def set_app_metadata_int(self, key, value):
-        _dft_fact(key, value)
-
-    def set_app_metadata_string(self, key, value):
-        _dft_fact(key, value)
+def _dft_unit(module):
+    """Nanoseconds of a unit of dftracer's time."""
+    has_units = hasattr(module, 'DFTRACER_TIME_METRIC_ENV')
+    return _DFT_UNITS.get(has_units and module.os.environ.get('DFTRACER_TIME_METRIC'), 1000)
 
 
 @_guarded
-def _dft_log(recorder, name, cat, start_time, duration, args, relations):
+def _dft_log(unit, name, cat, start_time, duration, args, relations):
     name, text = str(name), _dft_json(cat, args, relations)
     expected = _dft_local.expected
     if expected and expected[-1][0] == name and expected[-1][1]:
@@ -110,8 +73,10 @@ def _dft_log(recorder, name, cat, start_time, duration, args, relations):
             if closes:
                 stage.__exit__()
         return
+    if not start_time:
+        return  # before initialize_log dftracer has no clock
     flags = _DFT if cat in _DFT_NO_STAGES else _DFT | _DFT_STAGE
-    id = _past(name, flags, *_ticks_of(int(start_time) * recorder._unit, int(duration) * recorder._unit), None)
+    id = _past(name, flags, *_ticks_of(int(start_time) * unit, int(duration) * unit), None)
     if id:
         _details(id, name, text)
 
@@ -119,6 +84,45 @@ def _dft_log(recorder, name, cat, start_time, duration, args, relations):
 @_guarded
 def _dft_fact(key, value):
     _metadata('dftracer.' + str(key), str(value) if _config['record_values'] else type(value).__name__, 'dftracer')
+
+
+# ---- dftracer where it is off ----
+
+def _dft_runs(module):
+    """True where dftracer is switched on and has its native module."""
+    common = sys.modules.get('dftracer.python.common', module)
+    return module.DFTRACER_ENABLE and type(getattr(common, 'profiler', None)).__name__ != 'NoOpProfiler'
+
+
+class _DftClock:
+    """dftracer's instance, with a clock."""
+
+    def __init__(self, theirs, module):
+        self._theirs, self._now, self._unit = theirs, module.logging.time.time_ns, _dft_unit(module)
+
+    def __getattr__(self, name):
+        return getattr(self._theirs, name)
+
+    def get_time(self):
+        return self._now() // self._unit
+
+
+def _dft_on(module, theirs):
+    """Returns dftracer's function; where dftracer is off, a copy that takes it for switched on runs instead."""
+    copies = []
+
+    def on(*args, **kwargs):
+        if _dft_runs(module):
+            return theirs(*args, **kwargs)
+        if not copies:
+            singleton = module.dftracer
+            instance = type('dftracer', (), {'get_instance': staticmethod(lambda: _DftClock(singleton.get_instance(), module))})
+            names = {**module.__dict__, 'DFTRACER_ENABLE': True, 'dftracer': instance}
+            copies.append(type(theirs)(theirs.__code__, names, theirs.__name__, theirs.__defaults__, theirs.__closure__))
+            copies[0].__kwdefaults__ = theirs.__kwdefaults__
+        return copies[0](*args, **kwargs)
+    on.__wrapped__ = theirs
+    return on
 
 
 # ---- stages ----
@@ -220,46 +224,51 @@ def _dft_iterated(generator, name, is_enabled):
 
 # ---- dftracer's classes ----
 
-def _dft_singleton(module, recorder):
-    """The class dftracer: its instance works as if it had been initialized."""
-    cls, makes_directory = module.dftracer, module.DFTRACER_ENABLE
-    Logger = module.logging.Logger
-    Quiet = type('Logger', (Logger,), {'__bool__': lambda self: False, '__module__': Logger.__module__})
+def _dft_singleton(module):
+    """The class dftracer: what it is told goes into the trace too."""
+    def telling(tell):
+        def make(theirs):
+            signature = module.inspect.signature(theirs)
 
-    def attach(instance):
-        instance.logger = recorder
-        instance.dbg_logging = Quiet('dftracer_dbg', module.logging.CRITICAL + 1)  # false: newer versions ask
+            def told(*args, **kwargs):
+                result = theirs(*args, **kwargs)
+                given = signature.bind(*args, **kwargs)
+                given.apply_defaults()
+                tell(given.arguments)
+                return result
+            return told
+        return make
 
-    def make_init(theirs):
-        def __init__(self):
-            theirs(self)
-            attach(self)
-        return __init__
+    def event(given):
+        args = {**(given['string_args'] or {}), **(given.get('float_args') or {}), **(given.get('int_args') or {})}
+        _dft_log(unit, given['name'], given['cat'], given['start_time'], given['duration'], args, given.get('relations'))
 
-    def make_initialize_log(theirs):
-        signature = module.inspect.signature(theirs)
+    def began(given):
+        for key, value in given.items():
+            if value is not None:
+                _dft_fact(key, value)
+        _dft_files(module.os, given['data_dir'])
 
-        def initialize_log(*args, **kwargs):
-            given = signature.bind(*args, **kwargs)
-            given.apply_defaults()
-            instance = cls.get_instance()
-            attach(instance)
-            instance.start_time = recorder.get_time()
-            if makes_directory and given.arguments['logfile']:
-                module.os.makedirs(module.Path(given.arguments['logfile']).parent, exist_ok=True)
-            for key, value in given.arguments.items():
-                if value is not None:
-                    _dft_fact(key, value)
-            return instance
-        return initialize_log
+    unit = _dft_unit(module)
+    fact = telling(lambda given: _dft_fact(given['key'], given['value']))
+    for name, make in (('log_event', telling(event)), ('initialize_log', telling(began)), ('log_metadata_event', fact),
+                       ('set_app_metadata_int', fact), ('set_app_metadata_string', fact)):
+        if name in module.dftracer.__dict__:
+            _replace(module.dftracer, name, make)
 
-    _replace(cls, '__init__', make_init)
-    _replace(cls, 'initialize_log', make_initialize_log)
+
+@_guarded
+def _dft_files(os, data_dir):
+    """dftracer records the calls on files of its data_dir; so does the library, unless the user has said which."""
+    dirs = [d for d in (data_dir, os.environ.get('DFTRACER_DATA_DIR')) if d]
+    if dirs and 'all' not in dirs:
+        _io_paths(','.join(os.path.abspath(d) for part in dirs for d in part.split(':') if d))
 
 
 def _dft_events(module):
     """The class dft_fn: constructor, `with`, reset and flush."""
-    cls = module.dft_fn
+    def on(make):
+        return lambda theirs: make(_dft_on(module, theirs))
 
     def make_init(theirs):
         signature = module.inspect.signature(theirs)
@@ -333,8 +342,9 @@ def _dft_events(module):
         return update
 
     for name, make in (('__init__', make_init), ('__enter__', make_enter), ('__exit__', make_exit), ('reset', make_reset),
-                       ('flush', make_flush), ('update', make_update)):
-        _replace(cls, name, make)
+                       ('flush', make_flush), ('update', make_update), ('log_metadata', lambda theirs: theirs)):
+        if name in module.dft_fn.__dict__:
+            _replace(module.dft_fn, name, on(make))
 
 
 def _dft_decorators(module):
@@ -363,25 +373,22 @@ def _dft_decorators(module):
             return _dft_iterated(generator, name if given.arguments.get('include_yield', True) else None, lambda: _dft_enabled(self))
         return iter
 
-    for name in ('log', 'log_init', 'log_static'):
-        _replace(module.dft_fn, name, decorator)
-    _replace(module.dft_fn, 'iter', iterator)
+    for name, make in (('log', decorator), ('log_init', decorator), ('log_static', decorator), ('iter', iterator)):
+        _replace(module.dft_fn, name, lambda theirs, make=make: make(_dft_on(module, theirs)))
 
 
 def _watch_dftracer(module):
     """dftracer.logger, or dftracer.python.common and their dbg twins."""
-    if _config['keep_originals'] or not _load('signature'):
+    if not _load('signature'):
         return
-    _dft_singleton(module, _DftRecorder(module))
+    _dft_singleton(module)
     _dft_events(module)
     _dft_decorators(module)
-    _dft_switched_on.append(module.DFTRACER_ENABLE)
-    module.DFTRACER_ENABLE = True
 
 
 def _watch_dftracer_ai(module):
     """dftracer.python.ai_common: its contexts use dft_fn's; its iterator is its own."""
-    if _config['keep_originals'] or not _load('signature'):
+    if not _load('signature'):
         return
 
     def make_iter(theirs):
@@ -390,11 +397,6 @@ def _watch_dftracer_ai(module):
             name = str(kwargs.get('block_name') or module.get_iter_block_name(self.profiler._name))
             return _dft_iterated(generator, name if kwargs.get('include_block', True) else None, lambda: _dft_enabled(self.profiler))
         return iter
-    _replace(module._DFTracerAI, 'iter', make_iter)
-    module.DFTRACER_ENABLE = True
 
-
-def _watch_dftracer_dynamo(module):
-    """dftracer.python.dynamo: it compiles models only where the user has switched dftracer on."""
-    if _dft_switched_on:
-        module.DFTRACER_ENABLE = _dft_switched_on[0]
+    for name, make in (('iter', make_iter), ('update', None), ('start', None), ('stop', None)):
+        _replace(module._DFTracerAI, name, lambda theirs, make=make: (make or (lambda on: on))(_dft_on(module, theirs)))

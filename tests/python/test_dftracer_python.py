@@ -1,12 +1,14 @@
 """test_dftracer_python - dftracer's Python interface makes stages here, with the names, counts and arguments of dftracer's events.
 
 The real pydftracer runs each script twice: without the library its events go to a module in the place of dftracer's native
-one (NATIVE), with the library they are read from the trace. OLD has the interface of pydftracer 1.0 in a few lines. If
-dftracer's native package is installed, its own .pfw is the second opinion.
+one (NATIVE), with the library they are read from the trace; what dftracer itself records, and all that a program can read of
+it, is the same in both. OLD has the interface of pydftracer 1.0 in a few lines. If dftracer's native package is installed,
+its own .pfw is the second opinion.
 """
 
 import json
 import os
+import re
 from collections import Counter
 
 import pytest
@@ -179,24 +181,54 @@ def test_equal_to_dftracers_own(original, run, python, tmp_path, env):
     assert facts(trace)['dftracer.model'] == 'small' and facts(trace)['dftracer.process_id'] == '3'
 
 
+# What a program may read of dftracer's names, before it initializes it and after; its files and lines are compared too.
+AFTER = SCRIPT + '''
+import inspect
+import dftracer.python as everything
+from dftracer.python import common, ai_common, env
+print(common.DFTRACER_ENABLE, ai_common.DFTRACER_ENABLE, env.DFTRACER_ENABLE, everything.DFTRACER_ENABLE, type(log.logger), type(common.profiler))
+print(sorted(vars(log)), log.start_time > 0, log.get_time() > 0, log.get_config("DFTRACER_TIME_METRIC"), log.declare_entity("file", "x"))
+for cls in (dftracer, dft_fn, ai_common._DFTracerAI):
+    print(cls, cls.__mro__, sorted(vars(cls)))
+    for name, thing in sorted(vars(cls).items()):
+        if callable(getattr(thing, "__func__", thing)) and isinstance(getattr(cls, name), type(named)):
+            thing = getattr(cls, name)
+            print(type(vars(cls)[name]), thing.__name__, thing.__qualname__, thing.__module__, thing.__doc__, inspect.signature(thing),
+                  thing.__defaults__, thing.__annotations__, hash(inspect.getsource(thing)))
+for thing in (Loader.read, Loader.named, Loader.fixed, fails, whole, forward, dft_fn("app").log(named)):
+    print(thing.__qualname__, thing.__wrapped__, inspect.signature(thing), inspect.iscoroutinefunction(thing))
+try: fails()
+except KeyError as error:
+    frame, names = error.__traceback__, []
+    while frame: names.append((frame.tb_frame.f_code.co_name, frame.tb_frame.f_code.co_filename.rpartition("/")[2])); frame = frame.tb_next
+    print(error, names)
+'''.replace('named)):', 'forward)):').replace('type(named))', 'type(forward))')
+
+
 @pytest.mark.timeout(600)
-def test_nothing_else_changes(original, run, python, tmp_path):
-    """dftracer writes no file; its directory for them appears only if the user has switched it on. TFI_KEEP_ORIGINALS=1
-    leaves its events to it."""
+@pytest.mark.parametrize('env', [{}, {'DFTRACER_ENABLE': '1'}, {'DFTRACER_ENABLE': '1', 'PYTHONPATH': 'native'}], ids=['off', 'alone', 'on'])
+def test_nothing_is_taken_from_the_program(original, run, python, tmp_path, env):
+    """dftracer's variables, objects, functions, files and lines are what they are without the library, off and on; its native
+    module gets the same events, also with TFI_KEEP_ORIGINALS=1."""
     original(SCRIPT)
-    for env, directory in (({}, False), ({'DFTRACER_ENABLE': '1'}, True)):
-        place = tmp_path / f'place{directory}'
+    seen = []
+    for preload in (False, True):
+        place = tmp_path / f'place{preload}'
         place.mkdir()
-        result = run([python, '-c', SCRIPT, place], env, timeout=200, cwd=place)
-        assert result.rc == 0
-        assert [p.name for p in place.iterdir() if p.name != 'run'] == (['logs'] if directory else [])
-        assert not directory or not list((place / 'logs').iterdir())
-    kept = tmp_path / 'kept'
-    kept.mkdir()
-    result = run([python, '-c', SCRIPT, kept], {'TFI_KEEP_ORIGINALS': '1', 'TFI_OUTPUT_DIR': kept / 'run', 'PYTHONPATH':
-                 f'{tmp_path}/native:{os.environ.get("PYTHONPATH", "")}', 'DFTRACER_ENABLE': '1', 'EVENTS': kept / 'events'}, timeout=200)
-    assert result.rc == 0 and len((kept / 'events').read_text().splitlines()) > 60
-    assert not any(r.kind == 'range_end' for t in scripted.traces(kept) for r in t.records)
+        (place / 'script.py').write_text(AFTER)
+        more = {**env, 'EVENTS': place / 'events', 'PYTHONHASHSEED': '0', 'TFI_KEEP_ORIGINALS': str(int(len(env) > 1))}
+        if 'PYTHONPATH' in env:
+            more['PYTHONPATH'] = f'{tmp_path}/native:{os.environ.get("PYTHONPATH", "")}'
+        result = run([python, 'script.py', '.'], more, preload=preload, cwd=place, timeout=200)
+        assert (result.rc, result.err) == (0, '')
+        events = [json.loads(line) for line in (place / 'events').read_text().splitlines()] if 'PYTHONPATH' in env else []
+        assert bool(events) == ('PYTHONPATH' in env)
+        seen.append((re.sub(r'0x[0-9a-f]+', '0x', result.out), sorted(str(p.relative_to(place)) for p in place.rglob('*')),
+                     [e if 'epoch' not in e[1] and '.start' not in e[1] else e[1] for e in events]))
+    assert seen[1][1] == seen[0][1] and seen[1][2] == seen[0][2]
+    assert seen[1][0].splitlines() == seen[0][0].splitlines()
+    _, found, _ = recorded(tmp_path / 'run')
+    assert len(found) > 30
 
 
 # The stages of `with`, of a decorated function and of a loop's body hold what runs inside them.
@@ -277,7 +309,7 @@ class dftracer:
     __instance = None
     def __init__(self):
         if DFTRACER_ENABLE:
-            self.logger = self.dbg_logging = None
+            self.logger = None
         dftracer.__instance = self
     @classmethod
     def get_instance(cls):
@@ -287,49 +319,50 @@ class dftracer:
         open("dft.log", "w")
         return dftracer.get_instance()
     def get_time(self):
-        self.dbg_logging.debug("time")
-        return self.logger.get_time()
+        return self.logger.get_time() if DFTRACER_ENABLE and self.logger else 0
     def log_event(self, name, cat, start_time, duration, string_args=None):
-        self.dbg_logging.debug(name)
-        self.logger.log_event(name=name, cat=cat, start_time=start_time, duration=duration, string_args=string_args or {})
+        if DFTRACER_ENABLE and self.logger:
+            self.logger.log_event(name=name, cat=cat, start_time=start_time, duration=duration, string_args=string_args or {})
 class dft_fn(object):
     def __init__(self, cat, name=None):
         if DFTRACER_ENABLE:
             self._name, self._cat, self._arguments = name or inspect.stack()[1].function, cat, {}
             self.reset()
     def __enter__(self):
-        self._t1 = dftracer.get_instance().get_time()
+        if DFTRACER_ENABLE: self._t1 = dftracer.get_instance().get_time()
         return self
     def __exit__(self, exc_type, exc_val, exc_tb):
         if DFTRACER_ENABLE and not self._flush: self.flush()
     def update(self, epoch=None, args={}):
-        self._arguments.update({k: str(v) for k, v in {"epoch": epoch, **args}.items()})
+        if DFTRACER_ENABLE: self._arguments.update({k: str(v) for k, v in {"epoch": epoch, **args}.items()})
         return self
     def flush(self):
-        now = dftracer.get_instance().get_time()
-        dftracer.get_instance().log_event(name=self._name, cat=self._cat, start_time=self._t1, duration=now - self._t1,
-                                          string_args=self._arguments)
-        self._flush = True
+        if DFTRACER_ENABLE:
+            now = dftracer.get_instance().get_time()
+            dftracer.get_instance().log_event(name=self._name, cat=self._cat, start_time=self._t1, duration=now - self._t1,
+                                              string_args=self._arguments)
+            self._flush = True
         return self
     def reset(self):
-        self._t1, self._flush = dftracer.get_instance().get_time(), False
+        if DFTRACER_ENABLE: self._t1, self._flush = dftracer.get_instance().get_time(), False
         return self
     def log(self, func):
         @wraps(func)
         def wrapper(*args, **kwargs):
-            start = dftracer.get_instance().get_time()
+            if DFTRACER_ENABLE: start = dftracer.get_instance().get_time()
             x = func(*args, **kwargs)
-            dftracer.get_instance().log_event(name=func.__qualname__, cat=self._cat, start_time=start, duration=0)
+            if DFTRACER_ENABLE: dftracer.get_instance().log_event(name=func.__qualname__, cat=self._cat, start_time=start, duration=0)
             return x
         return wrapper
     log_init = log_static = log
     def iter(self, func, iter_name="step"):
         for i, v in enumerate(func):
-            start = dftracer.get_instance().get_time()
+            if DFTRACER_ENABLE: start = dftracer.get_instance().get_time()
             yield v
             for kind in ("iter", "yield"):
-                dftracer.get_instance().log_event(name=self._name + "." + kind, cat=self._cat, start_time=start, duration=5,
-                                                  string_args={iter_name: str(i + 1)})
+                if DFTRACER_ENABLE:
+                    dftracer.get_instance().log_event(name=self._name + "." + kind, cat=self._cat, start_time=start, duration=5,
+                                                      string_args={iter_name: str(i + 1)})
 '''
 OLD_SCRIPT = '''
 from dftracer.logger import dftracer, dft_fn
@@ -358,7 +391,7 @@ def test_old_interface(run, python, tmp_path):
     _, found, bare = recorded(result.dir)
     assert found == {event('read', 'io', {}): 1, event('part', 'app', {'epoch': '4'}): 1, event('unnamed', 'app', {}): 1,
                      **{event(f'old.{kind}', 'io', {'step': n}): 1 for kind in ('iter', 'yield') for n in '12'}}
-    assert not bare and not (tmp_path / 'dft.log').exists()
+    assert not bare and (tmp_path / 'dft.log').exists()
 
 
 def test_without_dftracer(run, python):
@@ -379,7 +412,8 @@ def test_a_failure_of_ours(run, python, tmp_path):
 
 @pytest.fixture
 def natively(python, run):
-    """natively(command, **env) -> (bare, result): a command under dftracer's native package, and under the library."""
+    """natively(script, theirs, ours, **env) -> result under the library: a script under dftracer's native package without it and with
+    it, each with its folder."""
     packages = sorted((BUILD / 'dftracer').glob('*'))
     env = {'PYTHONPATH': packages[0]} if packages else {}
     if not packages or execute([python, '-c', 'import dftracer.dftracer'], {**os.environ, **env, 'LD_PRELOAD': ''}).rc:
@@ -388,9 +422,10 @@ def natively(python, run):
     def natively(script, theirs, ours, **more):
         on = {'DFTRACER_ENABLE': '1', 'DFTRACER_INC_METADATA': '1', 'DFTRACER_TRACE_COMPRESSION': '0'}
         bare = run([python, '-c', script, theirs], {**env, **on}, preload=False, timeout=200)
-        result = run([python, '-c', script, ours], {**env, **more}, timeout=200)
+        result = run([python, '-c', script, ours], {**env, **on, **more}, timeout=200)
         assert (result.rc, result.out) == (bare.rc, bare.out) and bare.rc == 0, bare.err
-        return bare, result
+        assert said(ours) == said(theirs) and sum(said(theirs).values()) > 5
+        return result
     return natively
 
 
@@ -411,11 +446,11 @@ def said(folder):
 
 @pytest.mark.timeout(600)
 def test_second_opinion(natively, tmp_path):
-    """The same script under dftracer's native module: its .pfw has the same events."""
+    """The same script under dftracer's native module: its .pfw has the same events, without the library and with it."""
     script = SCRIPT.replace('a "b" \\u00e9', 'plain')  # dftracer escapes no quotes in its files
-    _, result = natively(script, tmp_path, tmp_path)
+    result = natively(script, tmp_path / 'theirs', tmp_path / 'ours')
     _, found, _ = recorded(result.dir)
-    assert said(tmp_path) == found and len(found) > 30
+    assert said(tmp_path / 'theirs') == found and len(found) > 30
 
 
 FILES = WITHOUT_TORCH + '''
@@ -442,6 +477,7 @@ def work(step):
     with open(path, "rb") as f: return len(f.read())
 
 print([work(step) for step in range(6)])
+open(base + "/outside", "w").close()
 os.mkdir(base + "/data/folder"); os.rmdir(base + "/data/folder")
 os.rename(base + "/data/0", base + "/data/9")
 os.unlink(base + "/data/9")
@@ -472,11 +508,15 @@ def calls(folder, base):
 @pytest.mark.timeout(600)
 def test_files_like_dftracers_own(natively, tmp_path, tfanalyze):
     """dftracer's native package and the library record the same calls on files: functions, paths, counts, sizes asked for, offsets
-    and bytes moved. The library also has fstat and ftruncate64, which dftracer does not intercept."""
+    and bytes moved. The library also has fstat and ftruncate64, which dftracer does not intercept. dftracer records the same calls
+    beside the library, and both leave the files outside data_dir out."""
     theirs, ours = tmp_path / 'theirs', tmp_path / 'ours'
-    _, result = natively(FILES, theirs, ours, TFI_ACTIVITIES='io')
+    result = natively(FILES, theirs, ours, TFI_ACTIVITIES='io')
+    assert calls(ours, ours) == calls(theirs, theirs)
     trace, found, _ = recorded(result.dir)
     assert said(theirs) == found and sum(found.values()) == 6
+    paths = {scripted.text(trace, r.values['path']) for r in trace.records if r.kind == 'io'}
+    assert f'{ours}/data/1' in paths and f'{ours}/outside' not in paths
     exported = tmp_path / 'exported'
     exported.mkdir()
     made = execute([tfanalyze, 'export', 'pfw', trace.path, '--output', exported / 'x.pfw'], {**os.environ, 'LD_PRELOAD': ''})
