@@ -1,4 +1,4 @@
-/* utf8.c - measures and writes UTF-8 sequences.
+/* utf8.c - measures and writes UTF-8 sequences, and knows those that act on a terminal.
  *
  * Both programs compile this file. It runs inside the profiled process: it allocates nothing and keeps no state.
  */
@@ -24,4 +24,16 @@ size_t tfi_utf8_put(char *to, uint32_t code)
     for (size_t i = more; i > 0; i--, code >>= 6) to[i] = (char)(0x80 | (code & 0x3f));
     to[0] = (char)(lead[more] | code);
     return more + 1;
+}
+
+bool tfi_utf8_acts(const char *bytes, size_t left, size_t *length, uint32_t *code)
+{
+    const unsigned char *u = (const unsigned char *)bytes;
+    *length = tfi_utf8_length(bytes, left);
+    uint32_t c = *code = *length == 1   ? u[0]
+                         : *length == 2 ? (u[0] & 31u) << 6 | (u[1] & 63u)
+                         : *length == 3 ? (u[0] & 15u) << 12 | (u[1] & 63u) << 6 | (u[2] & 63u)
+                                        : 0x10000; /* no character of four bytes acts */
+    return !*length || c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }

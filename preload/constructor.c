@@ -16,6 +16,7 @@
 #include "base/stderr.h"
 #include "base/sys.h"
 #include "control/config.h"
+#include "control/once.h"
 #include "control/rank.h"
 #include "control/schedule.h"
 #include "cuda/device_timing.h"
@@ -84,6 +85,7 @@ void tfi_construct(void)
     tfi_dl_constructor();
     tfi_life.preloaded = tfi_dl_is_preloaded();
     tfi_run_dir_pass_on();
+    tfi_once_constructor();
     tfi_callstack_constructor();
     tfi_console_constructor();
     tfi_device_constructor();

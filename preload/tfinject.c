@@ -22,6 +22,7 @@
 #include "base/sys.h"
 #include "control/config.h"
 #include "control/helper.h"
+#include "control/once.h"
 #include "control/rank.h"
 #include "control/schedule.h"
 #include "control/trace.h"
@@ -104,7 +105,8 @@ static bool open_trace(void)
         return false;
     }
     describe();
-    if (tfi_config_has_warnings() && tfi_run_dir_claim(&tfi_trace_dir, ".warned")) tfi_config_warn();
+    tfi_run_has_trace();
+    if (tfi_config_has_warnings() && tfi_once("warnings of the environment")) tfi_config_warn();
     tfi_log(tfi_run_dir_is_lost() ? TFI_LOG_WARN : TFI_LOG_INFO, "recording to %s/%s%s", tfi_trace_dir.path, file,
             tfi_run_dir_is_lost() ? ", because the working directory no longer exists; set TFI_OUTPUT_DIR" : "");
     tfi_dir_rest(&tfi_trace_dir);
@@ -297,6 +299,7 @@ void tfi_life_end(const char *reason)
     uint32_t awake = TFI_AWAKE;
     int error = errno, cancel;
     if (tfi_process->state == TFI_NEW) asleep_to_the_end(reason);
+    if (tfi_process->state == TFI_NEW || tfi_process->state == TFI_OFF) tfi_run_ends(reason);
     if (tfi_process->state != TFI_AWAKE || tfi_getpid() != tfi_trace_pid || tfi_inside) return;
     if (!__atomic_compare_exchange_n(&tfi_process->state, &awake, TFI_ENDED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return;
@@ -319,6 +322,7 @@ void tfi_life_end(const char *reason)
     else if (!tfi_writer_has_complained())
         tfi_log(TFI_LOG_WARN, "the end of %s/%s.tfr cannot be written; keep its .live file: tfanalyze reads both",
                 tfi_trace_dir.path, tfi_trace_name);
+    tfi_run_ends(reason);
     tfi_dir_close(&tfi_trace_dir);
     tfi_inside--;
     __atomic_store_n(&ending, false, __ATOMIC_RELEASE);

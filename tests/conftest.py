@@ -114,8 +114,14 @@ def clean_environment():
     return {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
 
 
+CLOSING = re.compile(r'^tfinject: the traces are ready for: tfanalyze (.*)\n', re.MULTILINE)
+
+
 def execute(command, env=None, cwd=None, timeout=COMMAND_TIMEOUT, stdin=None):
-    """Runs a command in its own process group, which a timeout kills; returns rc, out and err (text)."""
+    """Runs a command in its own process group, which a timeout kills; returns rc, out and err (text).
+
+    The library's line at the end of a run is taken out of err; `closing` has the directories of such lines.
+    """
     process = subprocess.Popen([str(c) for c in command], env=env, cwd=cwd, text=True, errors='replace',
                                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
@@ -130,7 +136,7 @@ def execute(command, env=None, cwd=None, timeout=COMMAND_TIMEOUT, stdin=None):
         if isinstance(e, subprocess.TimeoutExpired):
             pytest.fail(f'{command} did not end within {timeout} s\nstdout: {out[-2000:]}\nstderr: {err[-2000:]}')
         raise
-    return SimpleNamespace(rc=process.returncode, out=out, err=err)
+    return SimpleNamespace(rc=process.returncode, out=out, err=CLOSING.sub('', err), closing=CLOSING.findall(err))
 
 
 def without_unmatched(err):

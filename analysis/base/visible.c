@@ -8,12 +8,6 @@
 
 #include "utf8.h"
 
-static bool acts(uint32_t code)
-{
-    return code < 0x20 || (code >= 0x7f && code <= 0x9f) || code == 0x61c || code == 0x200e || code == 0x200f ||
-           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
-}
-
 bool is_unsafe(const char *p, const char *end, size_t *length, uint32_t *code)
 {
     const unsigned char *u = (const unsigned char *)p;
@@ -22,12 +16,7 @@ bool is_unsafe(const char *p, const char *end, size_t *length, uint32_t *code)
         *code = u[0];
         return false;
     }
-    *length = tfi_utf8_length(p, (size_t)(end - p));
-    *code = *length == 1   ? u[0]
-            : *length == 2 ? (u[0] & 31u) << 6 | (u[1] & 63u)
-            : *length == 3 ? (u[0] & 15u) << 12 | (u[1] & 63u) << 6 | (u[2] & 63u)
-                           : 0x10000; /* no character of four bytes is unsafe */
-    return !*length || acts(*code);
+    return tfi_utf8_acts(p, (size_t)(end - p), length, code);
 }
 
 void text_visible(struct text *text, const char *bytes, size_t length)

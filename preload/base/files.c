@@ -154,13 +154,13 @@ static bool begin_walk(void)
     return false;
 }
 
-bool tfi_dir_make(struct tfi_dir *dir, const char *path)
+static bool open_path(struct tfi_dir *dir, const char *path, bool make)
 {
     struct stat st;
     tfi_dir_close(dir);
     tfi_fmt(dir->path, sizeof dir->path, "%s", path);
     if (!begin_walk()) return false;
-    int fd = walk_to(path, true);
+    int fd = walk_to(path, make);
     tfi_unlock(&walk.lock);
     if (fd < 0) return false;
     fd = high_fd(fd);
@@ -172,6 +172,16 @@ bool tfi_dir_make(struct tfi_dir *dir, const char *path)
     dir->device = st.st_dev;
     dir->inode = st.st_ino;
     return true;
+}
+
+bool tfi_dir_make(struct tfi_dir *dir, const char *path)
+{
+    return open_path(dir, path, true);
+}
+
+bool tfi_dir_open(struct tfi_dir *dir, const char *path)
+{
+    return open_path(dir, path, false);
 }
 
 static int open_again(struct tfi_dir *dir)
@@ -245,6 +255,21 @@ bool tfi_dir_remove(struct tfi_dir *dir, const char *name)
 {
     int at = tfi_dir_fd(dir);
     return at >= 0 && syscall(SYS_unlinkat, at, name, 0) == 0;
+}
+
+bool tfi_dir_add_line(struct tfi_dir *dir, const char *name, const char *line)
+{
+    struct stat st;
+    size_t length = strlen(line);
+    bool done = false;
+    int fd = open_in(dir, name, O_WRONLY | O_APPEND | O_CREAT);
+    if (fd < 0) return false;
+    if (tfi_fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid()) {
+        if ((st.st_mode & 07777) != MODE) syscall(SYS_fchmod, fd, MODE);
+        done = tfi_file_has_room((uint64_t)st.st_size + length) && syscall(SYS_write, fd, line, length) == (long)length;
+    }
+    close_raw(fd);
+    return done;
 }
 
 /* Reads a file and closes it; takes ownership of `fd`. */

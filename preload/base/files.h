@@ -22,6 +22,9 @@ struct tfi_dir {
 /* Makes a directory and its parents and opens it. `path` is absolute. A link on the way is followed only if our user or
  * root owns it. False with errno set, ELOOP for another user's link. */
 bool tfi_dir_make(struct tfi_dir *dir, const char *path);
+/* The same without making anything. */
+bool tfi_dir_open(struct tfi_dir *dir, const char *path);
+
 /* The directory's descriptor; -1 with errno set, ESTALE if its path leads elsewhere now. Any thread. */
 int tfi_dir_fd(struct tfi_dir *dir);
 /* Closes the descriptor until the next use if the program may need its number, because RLIMIT_NOFILE is small. */
@@ -39,6 +42,10 @@ bool tfi_dir_look(struct tfi_dir *dir, const char *name, struct stat *st);
 bool tfi_dir_remove(struct tfi_dir *dir, const char *name);
 /* Reads a small regular file that our user owns, as tfi_read_file() does; EPERM if it is no such file. */
 ssize_t tfi_dir_read(struct tfi_dir *dir, const char *name, char *buf, size_t size);
+
+/* Appends a line to a small file, which it makes if it is missing; false if it is not a regular file of our user. Lines
+ * that several processes add at once are all there, in one order. */
+bool tfi_dir_add_line(struct tfi_dir *dir, const char *name, const char *line);
 
 /* A file of ours. Each use checks it, as with a directory. */
 struct tfi_file {

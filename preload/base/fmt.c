@@ -110,6 +110,18 @@ void tfi_text_json(struct tfi_text *text, const char *bytes, size_t count)
     tfi_text_bytes(text, "\"", 1);
 }
 
+void tfi_text_plain(char *text, size_t count)
+{
+    for (size_t i = 0; i < count;) {
+        size_t length;
+        uint32_t code;
+        bool acts = tfi_utf8_acts(text + i, count - i, &length, &code);
+        if (!length) length = 1;
+        if (acts) memset(text + i, '?', length);
+        i += length;
+    }
+}
+
 void tfi_text_ms(struct tfi_text *text, uint64_t ns)
 {
     char digits[7];

@@ -23,6 +23,8 @@ void tfi_text_bytes(struct tfi_text *text, const void *bytes, size_t count);
 void tfi_text_add(struct tfi_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void tfi_text_json(struct tfi_text *text, const char *bytes, size_t count);
+/* Replaces what would act on a terminal by question marks. */
+void tfi_text_plain(char *text, size_t count);
 /* Adds nanoseconds as milliseconds with six decimals. */
 void tfi_text_ms(struct tfi_text *text, uint64_t ns);
 

@@ -5,6 +5,8 @@
  * no common first process. If the job has an id, its ranks agree through a small file beside the directory.
  * Two jobs that begin in the same minute decide on the same name. So the first process also passes on a token, and the
  * first process to wake leaves it in the directory. A job that finds another job's token there takes the next name.
+ * The token begins with the number of the process that decided: that process ends the run (closing.c), also after an
+ * exec. A directory that the user chose is final; there the token only names the run.
  * Nothing is created before a process wakes.
  */
 #include "control/rank.h"
@@ -30,8 +32,6 @@
 
 /* Ranks of one job start within this time; an older agreement belongs to an earlier job of the same id. */
 #define JOB_SECONDS 600
-/* A marker made this shortly before this process started belongs to the same run. */
-#define RUN_SECONDS 60
 
 static bool number_of(const char *const *names, size_t count, uint32_t *number)
 {
@@ -116,35 +116,47 @@ static bool made_from(const char *dir, const char *value)
 
 #define TOKEN_BYTES 48
 static char run_dir[4096];
-/* Names the job by the process that decided on the default directory; "" if the user chose a directory. */
-static char token[TOKEN_BYTES];
+static char token[TOKEN_BYTES]; /* names the run by the process that decided on its directory; "" if none says so */
+static bool is_final;           /* the directory was chosen, and gets no number */
+static pid_t moved;             /* the process that has left the directory which its parent passed on */
 
-/* Takes over the directory and the token that a parent has passed on. */
+/* The process that decides makes the token. */
+static void begin_run(bool final)
+{
+    is_final = final;
+    tfi_fmt(token, sizeof token, "%u-%lx", (unsigned)tfi_getpid(), (unsigned long)tfi_realtime_ns());
+}
+
+/* Takes over the directory and the token that a parent has passed on, as DIRECTORY, DIRECTORY//TOKEN or, where it is
+ * final, DIRECTORY///TOKEN. */
 static void inherit(const char *inherited, char *path, size_t size)
 {
-    const char *job = strstr(inherited, "//");
-    size_t length = job ? (size_t)(job - inherited) : strlen(inherited);
+    const char *tail = strstr(inherited, "//");
+    size_t length = tail ? (size_t)(tail - inherited) : strlen(inherited);
     tfi_fmt(path, size, "%s", inherited);
     if (length < size) path[length] = 0;
-    tfi_fmt(token, sizeof token, "%s", job ? job + 2 : "");
+    is_final = !tail || tail[2] == '/';
+    tfi_fmt(token, sizeof token, "%s", tail ? tail + 2 + is_final : "");
 }
 
 static void decide(char *path, size_t size)
 {
+    static char wanted[4096];
     char name[512];
     time_t now = time(NULL);
     struct tm tm;
     const char *inherited = tfi_config.inherited_dir;
-    if (inherited && (!tfi_config.output_dir || made_from(inherited, tfi_config.output_dir))) {
-        inherit(inherited, path, size);
-    } else if (tfi_config.output_dir) {
-        absolute(tfi_config.output_dir, path, size);
-    } else {
+    if (inherited) inherit(inherited, path, size);
+    if (tfi_config.output_dir && !(inherited && made_from(path, tfi_config.output_dir))) {
+        absolute(tfi_config.output_dir, wanted, sizeof wanted);
+        if (!inherited || strcmp(wanted, path) != 0) begin_run(true);
+        tfi_fmt(path, size, "%s", wanted);
+    } else if (!inherited) {
         localtime_r(&now, &tm);
         size_t used = tfi_fmt(name, sizeof name - 20, "work_dirs/profiler_output/%s/", tfi_config.pipeline);
         strftime(name + used, sizeof name - used, "%Y%m%d_%H%M", &tm);
         absolute(name, path, size);
-        tfi_fmt(token, sizeof token, "%u-%lx", (unsigned)tfi_getpid(), (unsigned long)tfi_realtime_ns());
+        begin_run(false);
     }
 }
 
@@ -156,12 +168,10 @@ const char *tfi_run_dir_entry(void)
     return *entry ? entry : NULL;
 }
 
-/* Passes the directory on to children and, behind two slashes, the token: another job may have the same default
- * name. */
 static void pass_on(void)
 {
     if (tfi_config.secure) return;
-    tfi_fmt(entry, sizeof entry, ENTRY "%s%s%s", run_dir, *token ? "//" : "", token);
+    tfi_fmt(entry, sizeof entry, ENTRY "%s%s%s", run_dir, !*token ? "" : is_final ? "///" : "//", token);
     const char *there = getenv("TFI_RUN_DIR"), *value = entry + sizeof ENTRY - 1;
     if (!there || strcmp(there, value) != 0) setenv("TFI_RUN_DIR", value, 1);
 }
@@ -178,6 +188,7 @@ void tfi_run_dir_pass_on(void)
     pass_on();
 }
 
+static bool making;         /* until it is done no message can be looked up there */
 static char made_dir[4096]; /* the directory made at wake, "" before */
 
 /* Replaces the pipeline in the default name. The minute stays, because the job's processes agree on it. */
@@ -200,7 +211,8 @@ bool tfi_run_dir_choose(const char *dir, const char *pipeline, char *place, size
     bool same = strcmp(wanted, run_dir) == 0;
     if (!same && !*made_dir) {
         tfi_fmt(run_dir, sizeof run_dir, "%s", wanted);
-        if (dir) *token = 0;
+        moved = tfi_getpid();
+        if (dir) begin_run(true);
         pass_on();
         if (dir) {
             tfi_fmt(own_dir, sizeof own_dir, "%s", wanted);
@@ -258,42 +270,50 @@ static bool leave_note(struct tfi_dir *dir, const char *name, const char *line)
 }
 
 /* Reads the note that another rank of this job has left. Waits up to 0.1 s, because that rank may still be writing it.
- * False if there is no note to trust. */
+ * False if there is no note to trust, with EPERM if it is not a regular file of ours. */
 static bool read_note(struct tfi_dir *dir, const char *note, char *name, size_t size)
 {
     struct timespec pause = {.tv_nsec = 2000000};
     for (int tries = 0; tries < 50; tries++) {
         ssize_t length = tfi_dir_read(dir, note, name, size);
         if (length > 0 && is_name(name)) return true;
-        if (length < 0 && errno == EPERM) {
-            tfi_log(TFI_LOG_WARN,
-                    "%s/%s is not a regular file of yours and is ignored; set TFI_OUTPUT_DIR on all ranks, so that "
-                    "they agree",
-                    dir->path, note);
-            return false;
-        }
+        if (length < 0 && errno == EPERM) return false;
         syscall(SYS_nanosleep, &pause, NULL);
     }
+    errno = EAGAIN;
     return false;
 }
 
-/* Replaces the directory's name by the one that the first rank of the job has left in a note. */
-static void agree(char *path, size_t size)
+static void refuse(struct tfi_dir *dir, const char *note)
 {
-    static struct tfi_dir beside;
+    if (errno != EPERM) return;
+    tfi_log(TFI_LOG_WARN,
+            "%s/%s is not a regular file of yours and is ignored; set TFI_OUTPUT_DIR on all ranks, so that they agree",
+            dir->path, note);
+}
+
+/* Replaces the directory's name by the one that the first rank of the job has left in a note. A process that makes its
+ * directory leaves the note itself if there is none. */
+static void agree(char *path, size_t size, bool make)
+{
+    static struct tfi_dir for_each[2]; /* a thread may open the directory while another one makes it */
+    struct tfi_dir *beside = &for_each[make];
     char id[200], note[TFI_NAME_BYTES], name[TFI_NAME_BYTES];
     struct stat st;
     char *slash = strrchr(path, '/');
     if (!slash || slash == path || tfi_config.output_dir || !job_id(id, sizeof id)) return;
     *slash = 0;
-    bool made = tfi_dir_make(&beside, path);
+    bool opened = make ? tfi_dir_make(beside, path) : tfi_dir_open(beside, path);
     *slash = '/';
-    if (!made) return;
+    if (!opened) return;
     tfi_fmt(note, sizeof note, ".%s", id);
-    if (tfi_dir_look(&beside, note, &st) && is_older_than(&st, JOB_SECONDS, time(NULL))) tfi_dir_remove(&beside, note);
-    if (!leave_note(&beside, note, slash + 1) && errno == EEXIST && read_note(&beside, note, name, sizeof name))
+    if (make && tfi_dir_look(beside, note, &st) && is_older_than(&st, JOB_SECONDS, time(NULL)))
+        tfi_dir_remove(beside, note);
+    bool there = make ? !leave_note(beside, note, slash + 1) && errno == EEXIST : tfi_dir_has(beside, note);
+    if (there && read_note(beside, note, name, sizeof name))
         tfi_fmt(slash + 1, size - (size_t)(slash + 1 - path), "%s", name);
-    tfi_dir_close(&beside);
+    else if (there && make) refuse(beside, note);
+    tfi_dir_close(beside);
 }
 
 /* True if another user made the file: root can write beside it. On a file server that maps root to nobody, root's own
@@ -305,20 +325,38 @@ static bool is_anothers(struct tfi_dir *dir, const char *name)
     return tfi_dir_look(dir, name, &st) && st.st_uid != geteuid() && !(geteuid() == 0 && st.st_uid == NOBODY);
 }
 
-/* Opens the default directory, or the first with a number appended that no other job has. The first process of a job
- * leaves the job's name in it. */
-static bool make_own(struct tfi_dir *dir, char *path, size_t size)
+const char *tfi_run_token(void)
+{
+    return token;
+}
+
+bool tfi_run_is_mine(void)
+{
+    pid_t process = tfi_getpid();
+    return moved == process || (*token && strtoul(token, NULL, 10) == (unsigned long)process);
+}
+
+/* True if the directory is this job's; the first process of a job leaves the job's name in it. */
+static bool is_own(struct tfi_dir *dir, bool make)
+{
+    char id[200], owner[TFI_NAME_BYTES];
+    if (!job_id(id, sizeof id)) tfi_fmt(id, sizeof id, "%s", token);
+    if (make && (leave_note(dir, ".job", id) || errno != EEXIST)) return true;
+    if (!tfi_dir_has(dir, ".job")) return false;
+    if (is_anothers(dir, ".job")) return false;
+    if (read_note(dir, ".job", owner, sizeof owner)) return strcmp(owner, id) == 0;
+    if (make) refuse(dir, ".job");
+    return true;
+}
+
+/* Opens the default directory, or the first with a number appended that no other job has. */
+static bool open_own(struct tfi_dir *dir, char *path, size_t size, bool make)
 {
     enum { MOST_JOBS = 100 };
-    char id[200], owner[TFI_NAME_BYTES];
     size_t length = strlen(path);
-    if (!job_id(id, sizeof id)) tfi_fmt(id, sizeof id, "%s", token);
     for (unsigned n = 2; n < MOST_JOBS; n++) {
-        if (!tfi_dir_make(dir, path)) return false;
-        if (leave_note(dir, ".job", id)) return true;
-        if (errno != EEXIST) return true;
-        if (!is_anothers(dir, ".job") && (!read_note(dir, ".job", owner, sizeof owner) || strcmp(owner, id) == 0))
-            return true;
+        if (!(make ? tfi_dir_make(dir, path) : tfi_dir_open(dir, path))) return false;
+        if (is_final || !*token || is_own(dir, make)) return true;
         tfi_dir_close(dir);
         tfi_fmt(path + length, size - length, "~%u", n);
     }
@@ -329,25 +367,24 @@ static bool make_own(struct tfi_dir *dir, char *path, size_t size)
 bool tfi_run_dir_make(struct tfi_dir *dir)
 {
     static char path[TFI_PATH_BYTES];
+    making = true;
     look_for_rank(); /* a script may set RANK before the first stage; a variable removed since was read at start */
     tfi_fmt(path, sizeof path, "%s", run_dir);
-    agree(path, sizeof path);
-    if (!(*token ? make_own(dir, path, sizeof path) : tfi_dir_make(dir, path))) return false;
-    tfi_fmt(made_dir, sizeof made_dir, "%s", path);
-    return true;
+    agree(path, sizeof path, true);
+    bool made = open_own(dir, path, sizeof path, true);
+    if (made) tfi_fmt(made_dir, sizeof made_dir, "%s", path);
+    making = false;
+    return made;
 }
 
-static time_t process_start(void)
+bool tfi_run_dir_open(struct tfi_dir *dir)
 {
-    struct stat st;
-    return tfi_stat("/proc/self", &st) == 0 ? st.st_mtime : time(NULL);
-}
-
-bool tfi_run_dir_claim(struct tfi_dir *dir, const char *marker)
-{
-    struct stat st;
-    if (tfi_dir_look(dir, marker, &st) && is_older_than(&st, RUN_SECONDS, process_start())) tfi_dir_remove(dir, marker);
-    return leave_note(dir, marker, "") || errno != EEXIST;
+    static char path[TFI_PATH_BYTES];
+    if (making) return false;
+    if (*made_dir) return tfi_dir_open(dir, made_dir);
+    tfi_fmt(path, sizeof path, "%s", run_dir);
+    agree(path, sizeof path, false);
+    return open_own(dir, path, sizeof path, false);
 }
 
 static void add_pair(struct tfi_text *text, const char *key, const char *value)

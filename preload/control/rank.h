@@ -34,8 +34,15 @@ bool tfi_run_dir_is_lost(void);
 /* Creates and opens the run directory of this process; false with errno set. Called at wake. */
 bool tfi_run_dir_make(struct tfi_dir *dir);
 
-/* True for one process of this run, which then gives the warnings. Leaves an empty file `name` as the claim. */
-bool tfi_run_dir_claim(struct tfi_dir *dir, const char *name);
+/* Opens the run directory if a process of this run has made it; false with errno set. Only one thread at a time. */
+bool tfi_run_dir_open(struct tfi_dir *dir);
+
+/* What names the run: the number of the process that decided on its directory, a minus sign and more; "" if its launcher
+ * gave no name. */
+const char *tfi_run_token(void);
+
+/* True if this process decided on the run directory, perhaps before an exec, or has left that of its parent. */
+bool tfi_run_is_mine(void);
 
 /* Adds the pairs that identify this process: host, boot_id, pid, start_time, rank, command ... */
 void tfi_rank_header(struct tfi_text *text);

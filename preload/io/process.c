@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "base/sys.h"
 #include "base/x86_64.h"
+#include "control/once.h"
 #include "io/descriptors.h"
 #include "io/io.h"
 #include "io/process.h"
@@ -55,6 +56,7 @@ TFI_EXPORT pid_t fork(void)
 {
     pid_t (*real)(void) = (pid_t(*)(void))tfi_real(TFI_HOOK_fork);
     if (TFI_UNLIKELY(!real)) return errno = ENOSYS, -1;
+    tfi_run_has_child();
     pid_t child = real();
     if (TFI_LIKELY(!tfi_io_on)) return child;
     int error = errno;
@@ -68,6 +70,7 @@ TFI_EXPORT pid_t fork(void)
 __attribute__((used, visibility("hidden"))) void *tfi_vfork_original(void)
 {
     tfi_vforked = tfi_io_on;
+    tfi_run_has_child();
     void *real = tfi_real(TFI_HOOK_vfork);
     return TFI_LIKELY(real != NULL) ? real : (void *)fork;
 }
@@ -83,6 +86,7 @@ static int spawn(spawn_function *real, pid_t *pid, const char *path, const posix
     pid_t child = -1;
     if (TFI_UNLIKELY(!real)) return ENOSYS;
     if (!pid) pid = &child;
+    tfi_run_has_child();
     int result = real(pid, path, actions, attributes, argv, envp);
     if (tfi_io_on) write_event(TFI_PROCESS_SPAWN, result ? -1 : *pid, result, path);
     return result;

@@ -1,5 +1,8 @@
 /* log.c - writes messages as lines on stderr, and keeps errors and warnings for the trace.
  *
+ * A kind of message is written by one process of a run; the traces of all processes have it. A message quotes names and
+ * paths of others, so bytes that would change a terminal are replaced.
+ *
  * Messages wait in a small array until a thread has a chunk for them. When it is full, new ones are not kept: the
  * oldest say what went wrong.
  */
@@ -21,6 +24,12 @@ static struct tfi_kept kept[KEPT];
 static unsigned nr_kept, nr_flushed;
 static pid_t owner;              /* the process whose messages are kept; a forked child finds its parent here */
 static enum tfi_log_level shown; /* this level and those before it go to stderr */
+static bool (*may_say)(const char *kind);
+
+void tfi_log_asks(bool (*asked)(const char *kind))
+{
+    may_say = asked;
+}
 
 void tfi_log_set_level(enum tfi_log_level level)
 {
@@ -61,9 +70,13 @@ void tfi_log(enum tfi_log_level level, const char *format, ...)
     size_t used = sizeof prefix - 1;
     used += tfi_vfmt(line + used, sizeof line - used - 1, format, args);
     va_end(args);
+    tfi_text_plain(line, used);
     if (level <= TFI_LOG_WARN) keep(level, line + sizeof prefix - 1);
+    bool say = level <= shown;
+    if (say && level <= TFI_LOG_WARN && may_say)
+        say = may_say(strcmp(format, "%s") == 0 ? line + sizeof prefix - 1 : format);
     line[used++] = '\n';
-    if (level <= shown) tfi_stderr_write(line, used);
+    if (say) tfi_stderr_write(line, used);
     errno = error;
 }
 

@@ -13,6 +13,10 @@ enum tfi_log_level {
 /* Sets the least important level that goes to stderr; until then only errors do. Called in the constructor. */
 void tfi_log_set_level(enum tfi_log_level level);
 
+/* Has `may_say` decide whether this process writes messages of a kind to stderr: once a run is enough. The kind is the
+ * message's format, or its text where that is all of it. Called in the constructor. */
+void tfi_log_asks(bool (*may_say)(const char *kind));
+
 /* Forgets the messages of a parent process, and those that an earlier trace of this process has. Messages that came
  * before the first trace stay for it. */
 void tfi_log_restart(void);

@@ -49,6 +49,7 @@ static void show(struct tfi_thread *t, const struct tfi_open *open, uint64_t now
     if (tfi_allocator_totals_of(open->id, open->start, &memory))
         tfi_text_add(&text, ", memory: %lu/%lu MB (peak: %lu/%lu MB)", mib(memory.allocated), mib(memory.reserved),
                      mib(memory.peak_allocated), mib(memory.peak_reserved));
+    tfi_text_plain(line, text.used);
     line[text.used++] = '\n';
     tfi_stderr_write(line, text.used);
     errno = error;

@@ -3,8 +3,8 @@
  * A misspelt name records nothing, and the run still looks complete. A schedule whose step never comes looks the same.
  * Each run reports once: the first process to end claims the message for the run directory. A process that opened no
  * stage reports only if it does the job's work itself: workers of a DataLoader and other children of a Python of the
- * job open no stage by nature. A process that never woke has no run directory; then rank 0 reports. `info` lists the
- * same names of all processes together.
+ * job open no stage by nature. Of processes that never woke, those of rank 0 may report. `info` lists the same names of
+ * all processes together.
  *
  * A program may have 65,536 stages and as many requested names, and the report must not delay its end. So the number of
  * comparisons is limited. If they do not suffice, the message says that not all names were compared; `info` compares
@@ -22,6 +22,7 @@
 #include "base/tfi.h"
 #include "control/config.h"
 #include "control/helper.h"
+#include "control/once.h"
 #include "control/rank.h"
 #include "control/schedule.h"
 #include "record/log.h"
@@ -190,7 +191,7 @@ void tfi_unmatched_report(struct tfi_dir *directory, bool python)
     bool names = tfi_config.select == TFI_SELECT_NAMES, functions = tfi_config.stages && looked;
     bool schedule = directory && tfi_schedule_never_began() && tfi_is_first();
     if ((!names && !functions && !schedule) || !may_speak(directory, python)) return;
-    if (directory && !tfi_run_dir_claim(directory, ".unmatched")) return;
+    if (!tfi_once("unmatched names")) return;
     steps = MOST_STEPS;
     gave_up = false;
     if (names) say_each(tfi_config.names, say_name);

@@ -479,7 +479,13 @@ ROWS = [
         'row[place].longest = MAX(row[place].longest, told->duration);', 'row[place].longest = told->duration;'),
     # Ranks on several hosts write into directories of their own.
     row('hosts-do-not-agree', 'rundir.py::test_hosts_agree[env0]', 'preload/control/rank.c',
-        '    *slash = 0;\n    bool made', '    return;\n    *slash = 0;\n    bool made'),
+        '    *slash = 0;\n    bool opened', '    return;\n    *slash = 0;\n    bool opened'),
+    # Each process of a run says the same.
+    row('said-by-each-process', 'messages.py::test_a_kind_of_message_is_said_once_a_run[chosen]', 'preload/control/once.c',
+        '    if (find(dir, name, kind)) return false;\n', ''),
+    # A child says the end of the run.
+    row('a-child-ends-the-run', 'messages.py::test_the_end_of_a_run_is_said[another preloaded program]', 'preload/control/rank.c',
+        "return moved == process || (*token && strtoul(token, NULL, 10) == (unsigned long)process);", 'return *token || moved == process;'),
     # Marks of NVTX are stages.
     row('marks-are-stages', 'nvtx.py::test_marks', 'preload/nvtx/nvtx.c',
         'range.flags &= ~(uint32_t)TFI_RANGE_STAGE;\n    tfi_stage_mark', 'tfi_stage_mark'),

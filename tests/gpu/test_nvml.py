@@ -15,7 +15,7 @@ import pytest
 
 import scripted
 import tfr
-from conftest import BUILD, built, without_unmatched
+from conftest import BUILD, CLOSING, built, without_unmatched
 from scripted import drops, only
 from simgpu import truth
 
@@ -79,7 +79,7 @@ class Victim:
         _, err = self.process.communicate(timeout=60)
         assert self.process.returncode == rc, err
         run = SimpleNamespace(log=self.log(), traces=[], said=[])
-        run.said = [line for line in without_unmatched(err).splitlines() if line.startswith('tfinject')]
+        run.said = [line for line in without_unmatched(CLOSING.sub('', err)).splitlines() if line.startswith('tfinject')]
         if (self.directory / 'run').exists():
             run.traces = [t for t in scripted.traces(self.directory / 'run') if f'.{self.process.pid}.' in t.path.name]
         return run

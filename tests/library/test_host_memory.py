@@ -180,7 +180,6 @@ def test_without_the_second_library(run, victim, tmp_path, env, says):
         result = run([victim, 1, 500, 2, tmp_path / 'journal'], env)
         assert result.rc == 0 and 'memory' not in {r.kind for t in traces(result.dir) for r in t.records}
         assert result.err.count('\n') == says and ('tfrun --host-memory' in result.err) == says
-        says = False
 
 
 @pytest.mark.parametrize('alone', [True, False])

@@ -130,7 +130,7 @@ def test_many_names_are_taken(lib, tmp_path):
     environment = {**clean_environment(), **iotrace.ON, 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
     result = execute(['bash', '-c', taken, 'env', f'LD_PRELOAD={lib}', 'cat', '/dev/null'], environment, tmp_path)
     assert (result.rc, result.err) == (0, '')
-    trace = scripted.trace(only([path for path in (tmp_path / 'run').iterdir() if path.stat().st_size]))
+    trace = scripted.trace(only([path for path in (tmp_path / 'run').glob('*.tfr') if path.stat().st_size]))
     assert trace.complete and trace.path.name.endswith('.5001.tfr')
 
 

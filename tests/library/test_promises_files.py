@@ -23,8 +23,7 @@ TRACE = 'run/rank0.$(uname -n).$$'
 # {place: (its path, as bash writes it, and the variables that lead the library there)}
 PLACES = {
     'trace': (TRACE + '.tfr', {}), 'live': (TRACE + '.tfr.live', {}), 'timing': (TRACE + '.timing.json', {}),
-    'temporary': (TRACE + '.timing.json.tmp1', {}), 'claim': ('run/.warned', {}),
-    'unmatched': ('run/.unmatched', {'ENABLE_PROFILER_NAMES': 'nobody'}),
+    'temporary': (TRACE + '.timing.json.tmp1', {}), 'claim': ('run/.said', {'ENABLE_PROFILER_NAMES': 'nobody'}),
     'note': ('work_dirs/profiler_output/default/.slurm-1.0', {'TFI_OUTPUT_DIR': None, 'SLURM_JOB_ID': '1'}),
     'elastic note': ('work_dirs/profiler_output/default/.run-x', {'TFI_OUTPUT_DIR': None, 'TORCHELASTIC_RUN_ID': 'x'}),
     'live directory': ('lives', {'TFI_LIVE_DIR': 'lives'}), 'trigger': ('switch', {'TFI_TRIGGER': 'file:switch'}),

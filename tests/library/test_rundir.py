@@ -153,7 +153,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize('marker', ['.job', '.unmatched'])
+@pytest.mark.parametrize('marker', ['.job', '.said'])
 @pytest.mark.parametrize('planted', PLANTED)
 def test_an_obstacle_at_a_notes_name_stops_no_job(run, victim, tmp_path, marker, planted):
     """An obstacle at the name of a note in the directory stops no job; the library follows no link and changes nothing."""
