@@ -191,7 +191,7 @@ static const char *const sort_names[] = {[SORT_NONE] = "",
 /* Maps every device name to "device", as torch does. */
 static bool set_sort_key(const struct option *option, const char *value, enum sort_key *key)
 {
-    static const char *const devices[] = {"cuda", "xpu", "privateuse1"};
+    static const char *const devices[] = {"cuda", "xpu", "npu", "mtia", "hpu", "privateuse1"};
     struct text plain = {0};
     text_puts(&plain, value);
     for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {

@@ -60,7 +60,8 @@ void cmd_api(struct session *session)
     call_sums_sort(&sums);
     emit_calls(session, &sums);
     if (!sums.count && !is_filtered(&session->options))
-        complain(NULL, "no calls of CUDA or NCCL were recorded; `tfanalyze info` shows the recorded events");
+        complain(NULL,
+                 "no calls of a device's library or of NCCL were recorded; `tfanalyze info` shows the recorded events");
     session_end(session, sums.count || !is_filtered(&session->options));
     call_sums_free(&sums);
 }

@@ -397,6 +397,7 @@ struct process {
     char *activities;                 /* a list of words as in TFI_ACTIVITIES; NULL: the default */
     bool is_late;                     /* the library was not preloaded: its wrappers got no calls */
     struct stage_names stage_names;   /* with `stage_names` */
+    const char *device_word;          /* torch's word for its devices; NULL: CUDA */
     struct pairs *metadata;           /* keys without the prefix "meta." */
     struct reveals reveals;
     char *ended; /* the reason, "running" or "killed"; NULL: unknown */

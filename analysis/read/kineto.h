@@ -31,7 +31,8 @@ enum kineto_has {
 
 struct kineto_event {
     struct slice raw;                /* the object as it stands in the file */
-    struct slice category, name;     /* unescaped; .at is NULL if absent */
+    struct slice category, name;     /* unescaped; .at is NULL if absent. A task of an NPU gets a category of ours */
+    struct slice task;               /* torch_npu's "Task Type" of its arguments, as it stands in the file */
     struct slice pid_text, tid_text; /* if they are strings ("stream 7") */
     struct slice args;               /* the object, as it stands in the file */
     unsigned has;                    /* enum kineto_has: the numbers below that are present */

@@ -1,6 +1,7 @@
 /* kineto_event.c - scans an event in place in one pass, member by member.
  *
  * Keys may come in any order. If a member appears twice, the last one counts. Other members are skipped.
+ * torch_npu gives the tasks of its devices no category; they get one here, so that all readers know them.
  */
 #include "read/kineto_event.h"
 
@@ -24,6 +25,7 @@ enum key {
     KEY_CORRELATION,
     KEY_EXTERNAL,
     KEY_COLLECTIVE,
+    KEY_TASK,
 };
 
 static const struct {
@@ -48,6 +50,7 @@ static const struct {
     {"External id", KEY_EXTERNAL, true},
     {"external id", KEY_EXTERNAL, true},
     {"Collective name", KEY_COLLECTIVE, true},
+    {"Task Type", KEY_TASK, true},
 };
 
 void scanner_init(struct kineto_scanner *s)
@@ -147,6 +150,7 @@ static inline const char *take_phase(struct kineto_event *event, const char *p)
 
 static inline const char *take_member(struct kineto_scanner *s, struct kineto_event *event, enum key key, const char *p)
 {
+    bool escaped;
     switch (key) {
     case KEY_PH: return take_phase(event, p);
     case KEY_CAT: return take_text(p, &event->category, &s->escaped_category);
@@ -161,6 +165,7 @@ static inline const char *take_member(struct kineto_scanner *s, struct kineto_ev
     case KEY_CORRELATION: return take_id(event, p, HAS_CORRELATION, &event->correlation);
     case KEY_EXTERNAL: return take_id(event, p, HAS_EXTERNAL, &event->external);
     case KEY_COLLECTIVE: event->has |= HAS_COLLECTIVE; return p;
+    case KEY_TASK: return take_text(p, &event->task, &escaped);
     default: return p;
     }
 }
@@ -203,7 +208,7 @@ static __attribute__((noinline)) const char *take_args(struct kineto_scanner *s,
 {
     const char *start = p;
     event->has &= ~(unsigned)(HAS_STREAM | HAS_DEVICE | HAS_CORRELATION | HAS_EXTERNAL | HAS_COLLECTIVE);
-    event->args = (struct slice){0};
+    event->args = event->task = (struct slice){0};
     if (*p != '{') return json_skip(p, stopped);
     p = take_members(s, event, p, stopped, true);
     if (p) event->args = (struct slice){start, (size_t)(p - start)};
@@ -253,17 +258,47 @@ static void resolve_escapes(struct kineto_scanner *s, struct kineto_event *event
     s->scratch.length = (size_t)(to - s->scratch.data);
 }
 
+/* ---- tasks of NPUs ---- */
+
+/* The first word that is part of a task's type gives its category; other types are kernels (AI_CORE, MIX_AIV ...). */
+static const struct {
+    const char *word, *category;
+} tasks[] = {
+    {"WAIT", "npu_sync"},     {"RECORD", "npu_task"}, {"WRITE_VALUE", "npu_task"},   {"PLACE_HOLDER", "npu_task"},
+    {"MODEL_", "npu_task"},   {"PROFIL", "npu_task"}, {"COMMUNICATION", "npu_task"}, {"RDMA", "npu_task"},
+    {"MEMCPY", "npu_memcpy"}, {"DMA", "npu_memcpy"},
+};
+
+/* Gives a task of a device, or a collective operation of HCCL, its category and its device. torch_npu packs the device
+ * into the low five bits of a row's pid. */
+static void take_task(struct kineto_event *event)
+{
+    const char *category = "npu_kernel";
+    bool is_collective = event->name.length > 5 && memcmp(event->name.at, "hcom_", 5) == 0;
+    if (event->phase != 'X' || (!event->task.length && !is_collective)) return;
+    for (size_t i = 0; i < ARRAY_SIZE(tasks) && event->task.length; i++) {
+        if (!memmem(event->task.at, event->task.length, tasks[i].word, strlen(tasks[i].word))) continue;
+        category = tasks[i].category;
+        break;
+    }
+    event->category = (struct slice){category, strlen(category)};
+    if (!(event->has & HAS_PID) || event->has & HAS_DEVICE) return;
+    event->device = event->pid & 31;
+    event->has |= HAS_DEVICE;
+}
+
 const char *scan_event(struct kineto_scanner *s, const char *p, struct kineto_event *event, const char **stopped)
 {
     const char *start = p;
     const struct slice none = {0};
-    event->category = event->name = event->pid_text = event->tid_text = event->args = none;
+    event->category = event->name = event->pid_text = event->tid_text = event->args = event->task = none;
     event->has = 0; /* fields without a flag are never read; clearing all costs as much as a member */
     event->phase = 0;
     s->escaped_name = s->escaped_category = false;
     p = take_members(s, event, p, stopped, false);
     if (p && __builtin_expect(s->escaped_name || s->escaped_category, 0)) resolve_escapes(s, event);
     if (p) event->raw = (struct slice){start, (size_t)(p - start)};
+    if (p && !event->category.at) take_task(event);
     return p;
 }
 

@@ -7,11 +7,20 @@
 #include "write/op_table.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "model/frames.h"
 
-enum { WIDTH = 12, NAME_MOST = 55, SHAPES_MOST = 80, SOURCE_MOST = 75, GAP = 2, COLUMNS_MOST = 1 + 5 + 4 + 4 + 1 + 4 };
+enum {
+    HEAD_MOST = 32,
+    WIDTH = 12,
+    NAME_MOST = 55,
+    SHAPES_MOST = 80,
+    SOURCE_MOST = 75,
+    GAP = 2,
+    COLUMNS_MOST = 1 + 5 + 4 + 4 + 1 + 4
+};
 
 struct op_column {
     const char *head;
@@ -24,7 +33,9 @@ struct table_text {
     const struct names *names;
     struct out *out;
     struct op_column column[COLUMNS_MOST];
-    size_t columns, source_width;
+    const char *device_word;
+    char device_head[6][HEAD_MOST];
+    size_t columns, device_heads, source_width;
     bool has_device, has_device_memory, has_shapes, has_modules, has_source;
     double own_us, own_device_us; /* sums of all rows, as torch adds them up */
     double flops_scale;           /* 0: no column */
@@ -112,6 +123,15 @@ static void add_column(struct table_text *t, const char *head, size_t width)
     t->column[t->columns++] = (struct op_column){head, width, false};
 }
 
+/* Adds a column whose head has the device's word. */
+static void add_device_column(struct table_text *t, const char *form)
+{
+    char *head = t->device_head[t->device_heads++];
+    const char *rest = strstr(form, "%s") + 2;
+    snprintf(head, HEAD_MOST, "%.*s%s%s", (int)(rest - 2 - form), form, t->device_word, rest);
+    add_column(t, head, WIDTH);
+}
+
 static size_t longest(const struct table_text *t, const uint32_t *text, size_t most)
 {
     size_t width = 0;
@@ -158,21 +178,20 @@ static void choose_columns(struct table_text *t)
     static const char *const flops[] = {"Total FLOPs",  "Total KFLOPs", "Total MFLOPs",
                                         "Total GFLOPs", "Total TFLOPs", "Total PFLOPs"};
     static const char *const host[] = {"Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"};
-    static const char *const device[] = {"Self CUDA", "Self CUDA %", "CUDA total", "CUDA time avg"};
+    static const char *const device[] = {"Self %s", "Self %s %", "%s total", "%s time avg", "%s Mem", "Self %s Mem"};
     const struct op_rows *rows = t->rows;
+    enum { OF_TIME = 4 };
     size_t frame = longest_frame(t);
     t->has_source = frame > 0;
     add_column(t, "Name", longest(t, &rows->row->name, NAME_MOST));
     for (size_t i = 0; i < ARRAY_SIZE(host); i++) add_column(t, host[i], WIDTH);
-    for (size_t i = 0; i < ARRAY_SIZE(device) && t->has_device; i++) add_column(t, device[i], WIDTH);
+    for (size_t i = 0; i < OF_TIME && t->has_device; i++) add_device_column(t, device[i]);
     if (rows->has_memory) {
         add_column(t, "CPU Mem", WIDTH);
         add_column(t, "Self CPU Mem", WIDTH);
     }
-    if (rows->has_memory && t->has_device_memory) {
-        add_column(t, "CUDA Mem", WIDTH);
-        add_column(t, "Self CUDA Mem", WIDTH);
-    }
+    for (size_t i = OF_TIME; i < ARRAY_SIZE(device) && rows->has_memory && t->has_device_memory; i++)
+        add_device_column(t, device[i]);
     add_column(t, "# of Calls", WIDTH);
     if (t->has_shapes) add_column(t, "Input Shapes", longest(t, &rows->row->shapes, SHAPES_MOST));
     if (t->has_modules) {
@@ -296,6 +315,7 @@ static void put_row(struct table_text *t, const struct op_row *row)
 void op_table_print(const struct op_rows *rows, size_t limit, struct out *out)
 {
     struct table_text t = {.rows = rows, .names = &rows->chosen->model->names, .out = out};
+    t.device_word = rows->device_word ? rows->device_word : "CUDA";
     struct line line = {&t, 0};
     struct text text = {0};
     if (!rows->count) return;
@@ -310,7 +330,7 @@ void op_table_print(const struct op_rows *rows, size_t limit, struct out *out)
     text_puts(&text, "Self CPU time total: ");
     put_time(&text, t.own_us);
     if (t.has_device) {
-        text_puts(&text, "\nSelf CUDA time total: ");
+        text_format(&text, "\nSelf %s time total: ", t.device_word);
         put_time(&text, t.own_device_us);
     }
     text_puts(&text, "\n");

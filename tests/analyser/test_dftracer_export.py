@@ -208,6 +208,29 @@ def test_a_trace_of_ours_becomes_one_of_dftracer(analyze, tmp_path, name):
     assert of_chrome['cat'] == 'POSIX' and of_chrome['args']['fname'] == '/data/ä b' and of_chrome['args']['ret'] == 3
 
 
+def test_events_of_dftracers_interface_keep_their_category_and_arguments(analyze, tmp_path):
+    """What the program told dftracer of an event stands where dftracer writes it, also if the ranges overlap."""
+    w = Writer(rank=0, pid=41, host='node5')
+    clock_chunk(w, [(0, 10 ** 9, T0 * 1000)])
+    said = {1: {'cat': 'app', 'args': {'epoch': 9, 'fname': '/in'}}, 2: {'cat': 'H', 'args': {'k': 'v "x"'}, 'relations': {'1': [4]}},
+            3: {'cat': 'inside', 'args': {}}}
+    begins = {id: rec('range_begin', name=w.string(f'e{id}'), time=1000 * id, id=id, flags=STAGE | 0x40000) for id in said}
+    w.chunk([rec('thread', serial=1, tid=77, name=w.string('main'), time=1), *begins.values(),
+             *(rec('signature', id=id, name=w.string(f'e{id}'), text=w.string(json.dumps(s)), direction=3, time=5000)
+               for id, s in said.items()),
+             end_of(begins[1], 6000, 1), end_of(begins[3], 7000, 1), end_of(begins[2], 8000, 1)], thread=1, tid=77)
+    w.footer()
+    w.save(tmp_path / 'rank0.node5.41.tfr')
+    chrome = json.loads(analyze('export', 'chrome', tmp_path / 'rank0.node5.41.tfr', format=None).out)['traceEvents']
+    assert {e['ph'] for e in chrome if e['name'] == 'e2'} == {'b', 'e'}  # of two that overlap one is a pair in the Chrome form
+    events = exported(analyze, tmp_path, tmp_path / 'rank0.node5.41.tfr', name='out.pfw')
+    files = {e['args']['value']: e['args']['name'] for e in events if e['name'] == 'FH'}
+    rows = {e['name']: (e['cat'], e['ts'] - T0, e['dur'], {k: v for k, v in e['args'].items() if k != 'hhash'}) for e in of_application(events)}
+    assert files[rows['e1'][3].pop('fhash')] == '/in'
+    assert rows == {'e1': ('app', 1, 5, {'epoch': 9}), 'e2': ('H', 2, 6, {'k': 'v "x"', 'relations': {'1': [4]}}),
+                    'e3': ('inside', 3, 4, {})}
+
+
 def test_a_trace_of_torch_becomes_one_of_dftracer(analyze, shared_traces, tmp_path):
     """Every event with a duration, at its time; work of devices in the categories of dftracer."""
     path = shared_traces / 'hta/trace_filter/sampled_rank-0.json.gz'

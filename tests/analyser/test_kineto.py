@@ -6,6 +6,7 @@ expected answers from the JSON in every run. Exact times are equal to the nanose
 
 import gzip
 import json
+import re
 import zlib
 from decimal import Decimal
 from functools import lru_cache
@@ -322,6 +323,64 @@ def test_categories(analyze, tmp_path, vendor):
     assert {(r['stage'], r['name'], r['total_us']) for r in rows} == {('s', 'k', 5), ('s', 'by operator', 8)}
     rows = analyze('breakdown', '--group-by', 'category', path)['rows']
     assert sum(r['total_us'] for r in rows) == 26 and len(rows) == 3
+
+
+@pytest.mark.parametrize('api, word', [('cuda_runtime', 'CUDA'), ('hip_runtime', 'CUDA'), ('xpu_runtime', 'XPU'),
+                                       ('mtia_runtime', 'MTIA'), ('privateuse1_runtime', 'PRIVATEUSE1')])
+def test_the_table_of_operators_names_the_devices(analyze, tmp_path, api, word):
+    """torch heads its columns by the device (use_device.upper()); ROCm's devices are `cuda` to torch. So does dftracer."""
+    trace = Trace().operator('aten::mm', 5, 20, external=4).call(10, 1, cat=api, external=4).kernel('k', 200, 5, 1)
+    trace.write(tmp_path / 'trace.json')
+    lines = analyze('ops', tmp_path / 'trace.json', format=None).out.splitlines()
+    head = [c for c in re.split('  +', lines[1]) if word in c]
+    assert head == [f'Self {word}', f'Self {word} %', f'{word} total', f'{word} time avg']
+    assert lines[-1].startswith(f'Self {word} time total: ')
+    assert f'"{word}_KERNEL"' in analyze('export', 'pfw', tmp_path / 'trace.json', format=None).out
+
+
+def npu_trace(shift):
+    """A trace as torch_npu writes it: a bare array, times as text, arrows instead of correlation ids, tasks of the device
+    without a category; the device is the low five bits of a row's pid."""
+    host, device, hccl = 2041, (2041 << 10) | (4 << 5) | 3, (2041 << 10) | (5 << 5) | 3
+    events = [{'ph': 'M', 'name': 'process_name', 'pid': device, 'tid': 0, 'args': {'name': 'Ascend Hardware'}}]
+
+    def add(name, ts, dur, pid=host, tid=host, **more):
+        events.append({'ph': 'X', 'name': name, 'pid': pid, 'tid': tid, 'ts': f'{shift + ts}.120', 'dur': dur, **more})
+
+    def launch(id, ts, start, pid=device, tid=2, name='torch_to_npu'):
+        both = {'bp': 'e', 'name': name, 'id': id, 'cat': 'async_npu'}
+        events.extend([{'ph': 's', 'pid': host, 'tid': host, 'ts': f'{shift + ts}.120', **both},
+                       {'ph': 'f', 'pid': pid, 'tid': tid, 'ts': f'{shift + start}.120', **both}])
+    add('ProfilerStep#0', 0, 400, cat='cpu_op')
+    for i, (name, task) in enumerate((('MatMulV2', 'AI_CORE'), ('Add', 'KERNEL_AIVEC'), ('MEMCPY_ASYNC', 'MEMCPY_ASYNC'),
+                                      ('EVENT_WAIT', 'EVENT_WAIT'), ('NOTIFY_RECORD', 'NOTIFY_RECORD_SQE'))):
+        add('outer', 10 + 60 * i, 50, cat='cpu_op', args={'Sequence number': i})
+        add(f'aten::{name}', 10 + 60 * i, 40, cat='cpu_op')
+        launch(str(shift + i), 10 + 60 * i, 30 + 60 * i)
+        add(name, 30 + 60 * i, 25.25, device, 2, args={'Model Id': 1, 'Task Type': task, 'Stream Id': 2})
+    add('c10d::allreduce_', 350, 5, cat='cpu_op')
+    launch(77, 350, 500, hccl, 0)
+    add('hcom_allReduce__971_0_1', 500, 20, hccl, 0, args={'connection_id': 9})
+    add('Notify_Wait', 500, 19, hccl, 3, args={'task type': 'Notify_Wait'})
+    add('Computing', 30, 200, (2041 << 10) | 3, 7)  # of its overlap analysis: derived from the others
+    return events
+
+
+def test_a_trace_of_an_npu_has_its_kernels_and_who_launched_them(analyze, tmp_path):
+    path = tmp_path / 'trace_view.json'
+    path.write_text(json.dumps(npu_trace(1700000000000000)))
+    rows = analyze('breakdown', path)['rows']
+    assert {(r['stage'], r['name'], r['kind'], r['total_us']) for r in rows} == {
+        ('ProfilerStep*', 'MatMulV2', 'COMPUTATION', 25.25), ('ProfilerStep*', 'Add', 'COMPUTATION', 25.25),
+        ('ProfilerStep*', 'hcom_allReduce__971_0_1', 'COMMUNICATION', 20)}
+    assert {r['name'] for r in analyze('breakdown', path, '--group-by', 'op')['rows']} == {
+        'aten::MatMulV2', 'aten::Add', 'aten::MEMCPY_ASYNC', 'c10d::allreduce_'}  # the inner of two operators that begin together
+    line, = analyze('timeline', path)['rows']
+    assert (line['computation_us'], line['communication_us'], line['memcpy_us'], line['total_us']) == (50.5, 20, 25.25, 490)
+    assert {(r['device'], r['stream']) for r in analyze('idle', path)['rows']} == {(3, 2), (3, 0)}
+    kinds = analyze('info', path)['rows'][0]['events']
+    assert {k: kinds[k] for k in kinds if k.startswith('npu_')} == {'npu_kernel': 3, 'npu_memcpy': 1, 'npu_sync': 1, 'npu_task': 1}
+    assert 'Self NPU time total: 121.000us' in analyze('ops', path, format=None).out  # with the wait, as torch adds up waits
 
 
 # ---- attribution to stages ----

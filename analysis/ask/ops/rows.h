@@ -40,6 +40,7 @@ struct op_rows {
     struct map flat_shapes, frames; /* torch's form of a text, by the trace's text */
     bool with_python;               /* Python functions have rows too; set by the caller */
     bool has_memory, has_device;    /* the trace of some process has them */
+    const char *device_word;        /* torch's word for the devices of the first trace; NULL: CUDA */
     uint64_t events;
 };
 

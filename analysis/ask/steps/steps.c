@@ -25,7 +25,7 @@
 #include "ask/work_kinds.h"
 #include "base/sets/measure.h"
 #include "model/join.h"
-#include "model/load/kineto_comm.h"
+#include "model/kineto/kineto_comm.h"
 
 struct step {
     int64_t host_start, host_end;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "model/load/kineto_info.h"
+#include "model/kineto/kineto_info.h"
 #include "model/load/name_cache.h"
 
 /* Limits within which sums and differences fit: 73 years since 1970. */

@@ -12,9 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/load/kineto_comm.h"
-#include "model/load/kineto_info.h"
-#include "model/load/kineto_ops.h"
+#include "model/kineto/kineto_comm.h"
+#include "model/kineto/kineto_info.h"
+#include "model/kineto/kineto_npu.h"
+#include "model/kineto/kineto_ops.h"
 #include "model/load/name_cache.h"
 #include "model/steps.h"
 
@@ -29,6 +30,7 @@ struct tally {
     size_t length;
     enum event_class event_class;
     bool is_pairs; /* arrows from forward to backward operators */
+    bool is_npu;   /* tasks of an NPU, or arrows from operators to them */
     bool is_span;  /* an event of the profiler, not of the program */
     uint64_t count;
 };
@@ -45,6 +47,7 @@ struct kineto_load {
     struct threads_seen threads;
     struct kineto_info info;
     struct kineto_comm comm;
+    struct npu_tasks npu;
     uint64_t faults[NO_FAULT];
     uint64_t other_phase; /* events of an unknown phase */
     uint32_t events;      /* events before the current one */
@@ -58,8 +61,20 @@ static const struct {
     enum event_class event_class;
 } class_rows[] = {
 #define CATEGORY(name, event_class) {{name, sizeof name - 1}, CLASS_##event_class},
+#define DEVICE_WORD(prefix, word)
 #include "model/categories.def"
 #undef CATEGORY
+#undef DEVICE_WORD
+};
+
+static const struct {
+    const char *prefix, *word;
+} device_words[] = {
+#define CATEGORY(name, event_class)
+#define DEVICE_WORD(prefix, word) {prefix, word},
+#include "model/categories.def"
+#undef CATEGORY
+#undef DEVICE_WORD
 };
 
 static enum event_class class_of(struct slice category)
@@ -136,6 +151,7 @@ static void add_tally(struct kineto_load *load, struct slice category)
                            .length = category.length,
                            .event_class = class_of(category),
                            .is_pairs = is_pairs(category),
+                           .is_npu = slice_is(category, "async_npu") || is_npu_task(category),
                            .is_span = slice_is(category, "Trace")};
 }
 
@@ -389,7 +405,8 @@ static void take_whole(struct kineto_load *load, const struct kineto_event *even
     const struct needs needs = load->needs;
     uint32_t thread = 0;
     if (event->phase == 'X' && !kind->is_span) extend(load->process, event);
-    if (!ON_DEVICE(event_class) && !kind->is_span && (event->phase == 'X' || kind->is_pairs))
+    bool is_launch = kind->is_pairs || (kind->is_npu && event->phase == 's');
+    if (!ON_DEVICE(event_class) && !kind->is_span && (event->phase == 'X' || is_launch))
         thread = threads_take(&load->threads, load->process, load->names, event);
     load->process->has_text_thread |= thread && event->phase == 'X' && event->tid_text.at;
     switch (table_of(event, event_class, kind->is_pairs)) {
@@ -405,12 +422,16 @@ static void take_whole(struct kineto_load *load, const struct kineto_event *even
             keep_span(load, event, thread, event_class);
         break;
     case TABLE_WORKS:
+        if (needs.device && kind->is_npu) npu_take_task(&load->npu, event, load->process->works.table.count);
         if (needs.device || needs.collectives) keep_work(load, event, event_class);
         break;
     case TABLE_FORWARDS:
         if (needs.operators || needs.launchers || needs.launches) keep_forward(load, event, thread);
         break;
-    default: take_more(load, event, event_class, thread); break;
+    default:
+        if (kind->is_npu && (needs.operators || needs.launchers)) npu_take_arrow(&load->npu, event, thread);
+        take_more(load, event, event_class, thread);
+        break;
     }
 }
 
@@ -520,12 +541,22 @@ static void set_clock(struct process *p, bool has_base)
     p->clock.has_axis = has_base || (p->has_time && p->first >= UNIX_SINCE);
 }
 
+static void name_devices(const struct kineto_load *load)
+{
+    for (size_t i = 0; i < load->kinds; i++)
+        for (size_t k = 0; k < ARRAY_SIZE(device_words); k++)
+            if (strncmp(load->kind[i].name, device_words[k].prefix, strlen(device_words[k].prefix)) == 0)
+                load->process->device_word = device_words[k].word;
+}
+
 static void conclude(struct kineto_load *load, const struct kineto_damage *damage, struct notes *notes)
 {
     struct process *p = load->process;
     lose(load, damage, notes);
     for (size_t i = 0; i < load->kinds; i++)
         if (load->kind[i].count) process_count(p, (uint32_t)i, load->kind[i].name, load->kind[i].count);
+    name_devices(load);
+    npu_conclude(&load->npu, p);
     move_all(p, load->info.base);
     set_clock(p, load->info.base != 0);
     threads_conclude(&load->threads, p);
@@ -552,6 +583,7 @@ static bool load_end(struct kineto_load *load, bool usable, const struct kineto_
     map_free(&load->demangled);
     threads_free(&load->threads);
     comm_free(&load->comm);
+    npu_free(&load->npu);
     info_free(&load->info);
     return usable;
 }

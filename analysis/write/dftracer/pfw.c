@@ -69,18 +69,36 @@ static bool is_own_key(struct slice key)
            json_is_key(key, "hhash");
 }
 
-/* Collects the arguments of an event as an object on one line, without files and hosts: these become hashes. */
-static void collect_args(struct pfw *file, struct slice args)
+static struct slice object_of(struct slice args, const char *key)
+{
+    struct slice value = args.at ? json_member(args, key) : (struct slice){0};
+    return value.length && *value.at == '{' ? value : (struct slice){0};
+}
+
+static void add_args(struct pfw *file, struct slice args)
 {
     struct slice key, value;
-    file->args.length = 0;
-    text_puts(&file->args, "{");
     while (args.at && json_next(&args, &key, &value)) {
-        if (!key.at || is_own_key(key)) continue;
+        if (!key.at || is_own_key(key) || json_is_key(key, "dftracer")) continue;
         text_puts(&file->args, file->args.length > 1 ? ",\"" : "\"");
         text_add(&file->args, key.at, key.length);
         text_puts(&file->args, "\":");
         text_add(&file->args, value.at, value.length);
+    }
+}
+
+/* Collects the arguments of an event as an object on one line, without files and hosts: these become hashes. `said` is
+ * what the program told dftracer of the event: its arguments stand among the others, as dftracer writes them. */
+static void collect_args(struct pfw *file, struct slice args, struct slice said)
+{
+    struct slice relations = object_of(said, "relations");
+    file->args.length = 0;
+    text_puts(&file->args, "{");
+    add_args(file, args);
+    add_args(file, object_of(said, "args"));
+    if (relations.at) {
+        text_puts(&file->args, file->args.length > 1 ? ",\"relations\":" : "\"relations\":");
+        text_add(&file->args, relations.at, relations.length);
     }
     text_puts(&file->args, "}");
     struct slice valid = strict_json(&file->strict, (struct slice){file->args.data, file->args.length});
@@ -106,16 +124,23 @@ static void put_args(struct pfw *file, const char *path)
 static const struct {
     const char *of_kineto, *of_dftracer;
 } categories[] = {
-    {"kernel", "CUDA_KERNEL"},     {"gpu_memcpy", "CUDA_MEMCPY"},          {"gpu_memset", "CUDA_MEMSET"},
-    {"cuda_sync", "CUDA_SYNC"},    {"cuda_driver", "CUDA_DRIVER_API"},     {"cuda_runtime", "CUDA_RUNTIME_API"},
-    {"overhead", "CUDA_OVERHEAD"}, {"gpu_user_annotation", "CUDA_MARKER"},
+    {"kernel", "_KERNEL"},          {"gpu_memcpy", "_MEMCPY"},
+    {"gpu_memset", "_MEMSET"},      {"cuda_sync", "_SYNC"},
+    {"cuda_driver", "_DRIVER_API"}, {"cuda_runtime", "_RUNTIME_API"},
+    {"overhead", "_OVERHEAD"},      {"gpu_user_annotation", "_MARKER"},
+    {"npu_kernel", "_KERNEL"},      {"npu_memcpy", "_MEMCPY"},
+    {"npu_sync", "_SYNC"},
 };
 
-static char *category_of(const struct kineto_event *event)
+/* dftracer's names for the work of devices begin with CUDA; those of other devices with their own word. */
+static char *category_of(const struct pfw *file, const struct kineto_event *event, struct slice said)
 {
+    struct slice own = said.at ? json_member(said, "cat") : (struct slice){0};
+    const char *word = file->process->device_word ? file->process->device_word : "CUDA";
+    if (own.length && *own.at == '"') return json_text(own);
     for (size_t i = 0; i < ARRAY_SIZE(categories); i++)
         if (event->category.at && slice_is(event->category, categories[i].of_kineto))
-            return string_format("%s", categories[i].of_dftracer);
+            return string_format("%s%s", word, categories[i].of_dftracer);
     return event->category.length ? mem_text(event->category.at, event->category.length) : string_format("event");
 }
 
@@ -127,13 +152,15 @@ static int64_t shifted_us(const struct pfw *file, int64_t ns)
 
 static void put_event(struct pfw *file, const struct kineto_event *event, int64_t start, int64_t end)
 {
-    char path[17] = "", *category = category_of(event),
+    struct slice said = object_of(event->args, "dftracer"), inner = object_of(said, "args");
+    char path[17] = "", *category = category_of(file, event, said),
          *name = mem_text(event->name.at ? event->name.at : "", event->name.length);
-    struct slice file_name = event->args.at ? json_member(event->args, "fname") : (struct slice){0};
+    struct slice with_name = inner.at && json_member(inner, "fname").at ? inner : event->args;
+    struct slice file_name = with_name.at ? json_member(with_name, "fname") : (struct slice){0};
     char *file_text = file_name.length ? json_text(file_name) : NULL;
     int64_t from = shifted_us(file, start), to = shifted_us(file, end);
     if (file_text) hash_of(file, "FH", file_text, strlen(file_text), path);
-    collect_args(file, event->args);
+    collect_args(file, event->args, said);
     begin_line(file, name, category, pid_of(file), event->has & HAS_TID ? event->tid : pid_of(file));
     out_format(file->out, ",\"ts\":%lld,\"dur\":%lld,\"ph\":\"X\"", (long long)from, (long long)(to - from));
     put_args(file, path);
@@ -143,17 +170,33 @@ static void put_event(struct pfw *file, const struct kineto_event *event, int64_
     free(name);
 }
 
-/* Takes a half of a pair. The second half has the name, and the first half the time of the beginning. */
+static void begin_pair(struct pfw *file, const struct kineto_event *event, uint32_t at)
+{
+    struct text args = {0};
+    if (at == MAP_NONE) {
+        at = (uint32_t)file->halves++;
+        file->half = mem_grow(file->half, &file->half_capacity, file->halves, sizeof *file->half);
+        map_put(&file->pair_of, event->id, at);
+    } else {
+        free(file->half[at].args);
+    }
+    if (event->args.at) text_add(&args, event->args.at, event->args.length);
+    file->half[at] = (struct half){event->ts, event->args.at ? (char *)json_padded(&args).at : NULL};
+}
+
+/* Takes a half of a pair. Both have the name; the first half has the time of the beginning and the arguments. */
 static void take_half(struct pfw *file, const struct kineto_event *event)
 {
-    uint32_t at = event->has & HAS_ID ? map_get(&file->pair_start, event->id) : MAP_NONE;
+    uint32_t at = event->has & HAS_ID ? map_get(&file->pair_of, event->id) : MAP_NONE;
+    struct half *half = at == MAP_NONE ? NULL : &file->half[at];
     if (event->phase == 'b' && event->has & HAS_ID) {
-        at = at == MAP_NONE ? (uint32_t)file->starts++ : at;
-        file->start = mem_grow(file->start, &file->start_capacity, file->starts, sizeof *file->start);
-        file->start[at] = event->ts;
-        map_put(&file->pair_start, event->id, at);
-    } else if (at != MAP_NONE && event->ts >= file->start[at]) {
-        put_event(file, event, file->start[at], event->ts);
+        begin_pair(file, event, at);
+    } else if (half && event->ts >= half->start) {
+        struct kineto_event whole = *event;
+        if (!whole.args.at && half->args) whole.args = (struct slice){half->args, strlen(half->args)};
+        put_event(file, &whole, half->start, event->ts);
+        free(half->args);
+        half->args = NULL;
     } else {
         file->left_out++;
     }
@@ -196,6 +239,13 @@ static void put_self(struct pfw *file, const char *name, int64_t time)
     out_format(file->out, ",\"ts\":%lld,\"dur\":0,\"ph\":\"X\"", (long long)shifted_us(file, time));
 }
 
+static void forget_pairs(struct pfw *file)
+{
+    for (size_t i = 0; i < file->halves; i++) free(file->half[i].args);
+    map_free(&file->pair_of);
+    file->halves = 0;
+}
+
 static void begin_process(void *context, const struct process *process, int64_t pid)
 {
     struct pfw *file = context;
@@ -203,8 +253,7 @@ static void begin_process(void *context, const struct process *process, int64_t 
     const char *host = process->host ? process->host : "unknown";
     (void)pid; /* a number of the exported file: dftracer keeps that of the process */
     file->process = process;
-    map_free(&file->pair_start);
-    file->starts = 0;
+    forget_pairs(file);
     hash_of(file, "HH", host, strlen(host), file->host);
     if (process->command) hash_of(file, "SH", process->command, strlen(process->command), command);
     if (process->directory) hash_of(file, "SH", process->directory, strlen(process->directory), directory);
@@ -247,9 +296,9 @@ void pfw_close(struct pfw *file)
     map_free(&file->hashed);
     free(file->hash);
     map_free(&file->taken);
-    map_free(&file->pair_start);
+    forget_pairs(file);
+    free(file->half);
     text_free(&file->args);
     strict_free(&file->strict);
-    free(file->start);
     *file = (struct pfw){0};
 }

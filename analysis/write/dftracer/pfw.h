@@ -22,9 +22,12 @@ struct pfw {
     struct map taken; /* hashes in use */
     struct text args; /* of the current event */
     struct strict strict;
-    struct map pair_start; /* index in `start`, by the id of a pair that began */
-    int64_t *start;
-    size_t starts, start_capacity;
+    struct map pair_of; /* index in `half`, by the id of a pair that began */
+    struct half {
+        int64_t start;
+        char *args; /* NULL: none, or the pair is complete */
+    } * half;
+    size_t halves, half_capacity;
 };
 
 void pfw_open(struct pfw *file, struct out *out);

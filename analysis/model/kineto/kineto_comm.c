@@ -5,7 +5,7 @@
  * description. Backends of the host, such as gloo, have an annotation alone, which lasts until the work is done. The
  * annotations of a device's backend last as long as the call; they count only in a trace without anything else.
  */
-#include "model/load/kineto_comm.h"
+#include "model/kineto/kineto_comm.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* kineto_info.c - identifies the process and its threads from members and metadata events. */
-#include "model/load/kineto_info.h"
+#include "model/kineto/kineto_info.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* kineto_ops.c - reads the arguments of operators, of memory events and of ranges with counters. */
-#include "model/load/kineto_ops.h"
+#include "model/kineto/kineto_ops.h"
 
 #include <math.h>
 #include <stdlib.h>
