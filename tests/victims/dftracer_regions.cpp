@@ -16,7 +16,7 @@ class DFTracer
     int event_type;
     bool initialized;
     const char *name, *cat;
-    long start_time;
+    long type, start_time;
     void *metadata;
 
   public:

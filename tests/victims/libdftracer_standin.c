@@ -1,6 +1,7 @@
 /* libdftracer_standin.c - stands in for dftracer's library: exports its C and C++ interface and says each call.
  *
- * The C++ names are those of dftracer 1.0.5, 1.0.11 and 2. With the profiler in front of it none of them is called.
+ * The C++ names are those of dftracer 1.0.5, 1.0.11 and 2. As in dftracer, a region of the C interface is an object of
+ * the C++ interface. A region is a number, and the calls say which.
  */
 #include <stdio.h>
 
@@ -17,12 +18,6 @@ SAY(say_finalize, finalize)
 SAY(say_used, mark_used)
 SAY(say_app_int, set_app_metadata_int)
 SAY(say_app_string, set_app_metadata_string)
-SAY(say_finalize_region, finalize_region)
-SAY(say_cleanup, finalize_region_cleanup)
-SAY(say_int, update_metadata_int)
-SAY(say_int_type, update_metadata_int_type)
-SAY(say_string, update_metadata_string)
-SAY(say_string_type, update_metadata_string_type)
 SAY(say_c1_5, _ZN8DFTracerC1EPKcS1_)
 SAY(say_c1_11, _ZN8DFTracerC1EPKcS1_i)
 SAY(say_c1, _ZN8DFTracerC1EPKcS1_i14TraceEventType)
@@ -37,9 +32,42 @@ SAY(say_update, _ZN8DFTracer6updateEPKcS1_12MetadataType)
 
 void *initialize_region(const char *name, const char *cat, int type)
 {
-    (void)name;
-    (void)cat;
-    (void)type;
-    puts("initialize_region");
-    return NULL;
+    static long regions;
+    printf("initialize_region %s %s %d\n", name, cat, type);
+    say_c1();
+    return (void *)(++regions * 100);
+}
+
+void finalize_region(void *data)
+{
+    printf("finalize_region %ld\n", (long)data);
+    say_end();
+    say_d1();
+}
+
+void finalize_region_cleanup(void **data)
+{
+    printf("finalize_region_cleanup %ld\n", (long)*data);
+    finalize_region(*data);
+}
+
+void update_metadata_int(void *data, const char *key, int value)
+{
+    printf("update_metadata_int %ld %s %d\n", (long)data, key, value);
+    say_update_int();
+}
+
+void update_metadata_int_type(void *data, const char *key, int value, int type)
+{
+    printf("update_metadata_int_type %ld %s %d %d\n", (long)data, key, value, type);
+}
+
+void update_metadata_string(void *data, const char *key, const char *value)
+{
+    printf("update_metadata_string %ld %s %s\n", (long)data, key, value);
+}
+
+void update_metadata_string_type(void *data, const char *key, const char *value, int type)
+{
+    printf("update_metadata_string_type %ld %s %s %d\n", (long)data, key, value, type);
 }
