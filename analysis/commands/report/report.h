@@ -20,13 +20,6 @@ struct report_kernel {
     double host; /* ns of the launching API calls; one that launched several works is divided among them */
 };
 
-/* Memory of one device's allocator: at the end of the stage's last call, and the peaks over all its calls. */
-struct report_memory {
-    bool known;
-    int64_t device; /* -1: the host */
-    uint64_t allocated, reserved, peak_allocated, peak_reserved;
-};
-
 struct report_stage {
     uint32_t name;
     uint64_t calls;
@@ -41,7 +34,6 @@ struct report_stage {
     size_t kernel_count, kernel_capacity;
     size_t kernels_found; /* number of all kernels; `kernel` may hold only the longest MOST_KERNELS */
     struct map by_kernel;
-    struct report_memory memory; /* of the device with the most; of the host if no device's is known */
     char *file;                  /* path without suffix */
     char *trace_file;            /* full path of its trace */
     uint32_t trace;              /* number among the stages that get a trace, or NO_PLACE */
@@ -59,7 +51,6 @@ struct unit {
     int64_t **done; /* by process: see stages_done */
     bool has_device, has_stages;
     int64_t first, last;
-    int64_t in_stages;       /* time in outermost stages */
     struct report_stage all; /* all work of the unit, including that in no stage */
     struct report_stage *stage;
     size_t stages, capacity;

@@ -149,13 +149,11 @@ static void collect_stages(struct report *report, struct unit *unit, const struc
     const struct ranges *r = &process->ranges;
     const struct window *window = &choice->window;
     size_t count, *order = stages_sorted(process, &count);
-    int64_t covered = INT64_MIN;
     struct map wholes = {0};
     wholes_by_id(&wholes, process);
     for (size_t i = 0; i < count; i++) {
         size_t at = order[i];
         if (i == 0 || r->thread[at] != r->thread[order[i - 1]]) {
-            covered = INT64_MIN;
             report->epoch++;
         }
         struct report_stage *stage = choice_stage(choice, at) ? stage_of(report, unit, r->name[at]) : NULL;
@@ -166,8 +164,6 @@ static void collect_stages(struct report *report, struct unit *unit, const struc
             struct visit visit = {start, end, MIN(done_or(done, at, last), window->to), r->flags[at] & RANGE_CONTINUED,
                                   whole != MAP_NONE};
             count_stage(report, stage, &visit);
-            unit->in_stages = add_ns(unit->in_stages, MAX(end - MAX(start, covered), 0));
-            covered = MAX(covered, end);
         }
     }
     int64_t first = MAX(process->first, window->from), last = MIN(process->last, window->to);
@@ -176,40 +172,9 @@ static void collect_stages(struct report *report, struct unit *unit, const struc
     if (is_run && report->one[NAME_RUN]) {
         report->epoch++;
         count_stage(report, stage_of(report, unit, NAME_RUN), &(struct visit){first, last, last, false, false});
-        unit->in_stages += last - first;
     }
     free(order);
     map_free(&wholes);
-}
-
-/* ---- memory ---- */
-
-static void count_memory(struct report_memory *memory, const struct stage_memory *m)
-{
-    bool better = !memory->known || (memory->device < 0 && m->device >= 0) ||
-                  (m->device >= 0 && m->device != memory->device && m->allocated_peak > memory->peak_allocated);
-    if (better) *memory = (struct report_memory){.known = true, .device = m->device};
-    if (memory->device == m->device) {
-        memory->allocated = m->allocated_after;
-        memory->reserved = m->reserved_after;
-        memory->peak_allocated = MAX(memory->peak_allocated, m->allocated_peak);
-        memory->peak_reserved = MAX(memory->peak_reserved, m->reserved_peak);
-    }
-}
-
-static void collect_memory(struct report *report, struct unit *unit, const struct choice *choice)
-{
-    const struct process *process = choice->process;
-    struct map ranges = {0};
-    if (process->stage_memories) ranges_by_id(&ranges, process);
-    for (size_t i = 0; i < process->stage_memories; i++) {
-        uint32_t range = map_get(&ranges, process->stage_memory[i].range);
-        bool is_stage =
-            range != MAP_NONE && process->ranges.flags[range] & TFI_RANGE_STAGE && choice_stage(choice, range);
-        struct report_stage *stage = is_stage ? stage_of(report, unit, process->ranges.name[range]) : NULL;
-        if (stage) count_memory(&stage->memory, &process->stage_memory[i]);
-    }
-    map_free(&ranges);
 }
 
 /* ---- device times ---- */
@@ -413,7 +378,6 @@ void report_collect(struct report *report, struct session *session)
             scope_attribute(unit->scope[i]);
             unit->done[i] = stages_done(choice, &session->model.names);
             collect_stages(report, unit, choice, unit->done[i]);
-            collect_memory(report, unit, choice);
             collect_works(report, unit, choice);
             collect_sums(report, unit, choice);
         }

@@ -18,13 +18,20 @@
 #include "base/visible.h"
 #include "commands/report/report.h"
 
+/* Memory of one device's allocator at the end of the stage's last call, and the peaks during it. */
+struct told_memory {
+    bool known;
+    int64_t device; /* -1: the host */
+    uint64_t allocated, reserved, peak_allocated, peak_reserved;
+};
+
 /* A stage in one unit: its last call, and all of them. */
 struct told {
     const struct process *process; /* process of the last call; NULL: no call counts */
     uint64_t range;
     int64_t end, duration, sum;
     uint64_t calls;
-    struct report_memory memory;
+    struct told_memory memory;
     struct told *next; /* the same stage in a later unit */
     size_t unit;
 };
@@ -153,22 +160,22 @@ static bool parse_bytes(const char *text, uint64_t bytes[4])
 }
 
 /* Takes the memory at the end of a last call: of the device that holds the most, of the host if there is no device. */
-static void add_memory(struct report_memory *m, const struct stage_memory *s)
+static void add_memory(struct told_memory *m, const struct stage_memory *s)
 {
     bool better =
         !m->known || (s->device >= 0) > (m->device >= 0) || (s->device >= 0 && s->allocated_peak > m->peak_allocated);
     if (better) {
-        *m = (struct report_memory){
+        *m = (struct told_memory){
             true, s->device, s->allocated_after, s->reserved_after, s->allocated_peak, s->reserved_peak};
     }
 }
 
 /* Takes the memory that the program passed to TeleFuser; it overrides the allocator's. */
-static void take_memory(const struct report *report, struct report_memory *m, const struct signature *g)
+static void take_memory(const struct report *report, struct told_memory *m, const struct signature *g)
 {
     uint64_t b[4];
     if (g->direction == SIGNATURE_MEMORY && parse_bytes(model_name(&report->session->model, g->text), b))
-        *m = (struct report_memory){true, m->known ? m->device : 0, b[0], b[1], b[2], b[3]};
+        *m = (struct told_memory){true, m->known ? m->device : 0, b[0], b[1], b[2], b[3]};
 }
 
 /* Finds the memory records of the last calls in a process. `lasts` maps ranges to indices in `told`. */
@@ -222,7 +229,7 @@ static void put_rank(struct out *out, int64_t rank)
     else out_number(out, (uint64_t)rank);
 }
 
-static void put_memory(struct out *out, const struct report_memory *m)
+static void put_memory(struct out *out, const struct told_memory *m)
 {
     static const double mb = 1 << 20;
     if (!m->known) return;
@@ -234,7 +241,7 @@ static void put_memory(struct out *out, const struct report_memory *m)
 }
 
 /* Prints the reserved peak in GiB, as TeleFuser counts it. The host reserves nothing: its peak in use replaces it. */
-static void put_gb(struct out *out, const struct report_memory *m)
+static void put_gb(struct out *out, const struct told_memory *m)
 {
     if (m->known) out_format(out, "%.6f", (double)(m->device < 0 ? m->peak_allocated : m->peak_reserved) / (1 << 30));
     else out_puts(out, "null");
