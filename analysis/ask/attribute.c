@@ -453,7 +453,7 @@ void attribute(struct attribution *a, const struct process *process, struct need
     a->work = nowhere(process->works.table.count);
     a->launch = no_places(process->works.table.count);
     a->op = no_places(process->works.table.count);
-    stage_paths_init(&a->paths, process, a->order, a->stages, NULL, NULL, 0);
+    stage_paths_init(&a->paths, process, a->order, a->stages, NULL, NULL);
     stage_finder_init(&a->finder, a->order, a->stages, &a->paths);
     struct points points = find_launches(a);
     struct stretches operators = {0};
@@ -475,8 +475,11 @@ void attribute(struct attribution *a, const struct process *process, struct need
 
 struct stage_paths chosen_paths(const struct attribution *a, const uint32_t *of_name, uint32_t target)
 {
+    const struct ranges *r = &a->process->ranges;
+    bool *left_out = mem_zero(r->table.count, sizeof *left_out);
     struct stage_paths paths;
-    stage_paths_init(&paths, a->process, a->order, a->stages, a->paths.outer, of_name, target);
+    for (size_t i = 0; i < r->table.count; i++) left_out[i] = of_name[r->name[i]] != target;
+    stage_paths_init(&paths, a->process, a->order, a->stages, a->paths.outer, left_out);
     return paths;
 }
 

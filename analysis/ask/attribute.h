@@ -53,8 +53,7 @@ void attribute(struct attribution *attribution, const struct process *process, s
 void attribution_free(struct attribution *attribution);
 /* Sets `name` to the operator a work was captured in; NAME_NONE: captured in none. Returns false if that is unknown. */
 bool captured_operator(const struct attribution *attribution, size_t work, uint32_t *name);
-/* Links over only those stages whose name maps to `target` in `of_name`; over all if `of_name` is NULL. The caller
- * frees the result. */
+/* Links over only those stages whose name maps to `target` in `of_name`. The caller frees the result. */
 struct stage_paths chosen_paths(const struct attribution *attribution, const uint32_t *of_name, uint32_t target);
 
 #endif

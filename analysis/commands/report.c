@@ -9,24 +9,21 @@
 #include "write/export_tfr.h"
 #include "write/stage_files.h"
 
-/* Returns the union of the intervals of a unit's device work that the filters choose. */
-static struct intervals busy_of(const struct unit *unit)
+/* Returns the union of a unit's work over its devices. */
+static struct intervals busy_of(const struct stage_row *all)
 {
     struct intervals busy = {0};
-    struct interval when;
-    for (size_t i = 0; i < unit->processes; i++) {
-        const struct choice *choice = &unit->scope[i]->choice;
-        for (size_t k = 0; k < unit->process[i]->works.table.count; k++)
-            if (choice_work(choice, k, &when) && choice_in_stage(choice, &choice->attribution->work[k]))
-                intervals_add(&busy, when.start, when.end);
-    }
+    for (size_t i = 0; i < all->devices; i++)
+        for (size_t k = 0; k < all->device[i].busy.count; k++)
+            intervals_add(&busy, all->device[i].busy.interval[k].start, all->device[i].busy.interval[k].end);
     intervals_merge(&busy);
     return busy;
 }
 
 static void emit_unit(struct emit *e, const struct unit *unit)
 {
-    struct intervals busy = busy_of(unit);
+    const struct stage_row *all = &unit->sums.all;
+    struct intervals busy = busy_of(all);
     int64_t span = busy.count ? busy.interval[busy.count - 1].end - busy.interval[0].start : 0;
     int64_t total = intervals_total(&busy);
     emit_row(e);
@@ -35,12 +32,12 @@ static void emit_unit(struct emit *e, const struct unit *unit)
     if (span_of.from <= span_of.to) emit_us(e, "span_us", span_of.to - span_of.from);
     else emit_null(e, "span_us");
     emit_count(e, "stages", unit->stages);
-    if (unit->has_device) {
+    if (unit->has_device && stage_kernels_known(all)) {
         emit_us(e, "busy_us", total);
         emit_pct(e, "busy_pct", span ? 100.0 * (double)total / (double)span : NAN);
         emit_us(e, "idle_us", span - total);
-        emit_count(e, "kernels", unit->all.kernel_count);
-        emit_count(e, "launches", unit->all.launches);
+        emit_count(e, "kernels", all->kernels.count);
+        emit_count(e, "launches", all->launches);
     } else {
         static const char *const unknown[] = {"busy_us", "busy_pct", "idle_us", "kernels", "launches"};
         for (size_t i = 0; i < ARRAY_SIZE(unknown); i++) emit_null(e, unknown[i]);

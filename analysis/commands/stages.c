@@ -18,7 +18,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "ask/stages/done.h"
 #include "ask/stages/table.h"
 #include "commands/session.h"
 
@@ -62,7 +61,7 @@ static int by_rank_and_time(const void *a, const void *b, void *context)
     const struct stage_row *x = a, *y = b;
     const bool *exclusive = context;
     int64_t time_x = time_of(x, *exclusive), time_y = time_of(y, *exclusive);
-    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    if (x->group != y->group) return x->group < y->group ? -1 : 1;
     if (time_x != time_y) return time_x > time_y ? -1 : 1;
     if (x->work != y->work) return x->work > y->work ? -1 : 1;
     return (x->place > y->place) - (x->place < y->place);
@@ -72,8 +71,7 @@ static int by_rank_and_time(const void *a, const void *b, void *context)
 static void emit_device(struct emit *e, struct stage_row *row, bool has_device)
 {
     int64_t busy, idle;
-    bool unknown = row->work_unknown || (row->elsewhere != NAME_NONE && !row->work);
-    if (unknown || (!has_device && !row->by_events)) {
+    if (!stage_work_known(row) || (!has_device && !row->by_events)) {
         emit_null(e, "device_us");
         emit_null(e, "device_busy_us");
         emit_null(e, "idle_us");
@@ -84,7 +82,7 @@ static void emit_device(struct emit *e, struct stage_row *row, bool has_device)
     else emit_us(e, "device_us", row->work);
     if (row->by_sums) emit_null(e, "device_busy_us");
     else emit_us(e, "device_busy_us", busy);
-    if (!row->by_sums && (row->devices || row->is_deep) && !row->by_events) emit_us(e, "idle_us", idle);
+    if (!row->by_sums && row->devices && !row->by_events) emit_us(e, "idle_us", idle);
     else emit_null(e, "idle_us");
 }
 
@@ -150,7 +148,7 @@ static void emit_stage_row(struct session *session, struct stage_row *row, int64
     bool exclusive = session->options.exclusive, shares = span > 0 && row->calls && (exclusive || !row->done_unknown);
     emit_row(e);
     emit_stage(e, name);
-    emit_known(e, "rank", row->rank);
+    emit_known(e, "rank", row->group);
     emit_host(session, row);
     emit_device(e, row, has_device);
     emit_peaks(e, row);
@@ -166,10 +164,7 @@ static bool rank_has_device(const struct session *session, int64_t rank)
 {
     for (size_t i = 0; i < session->chosen.processes; i++) {
         const struct process *p = session->chosen.process[i];
-        for (size_t k = 0; p->rank == rank && k < p->works.table.count; k++)
-            if (IS_WORK(p->works.event_class[k])) return true;
-        for (size_t k = 0; p->rank == rank && k < p->stage_times.table.count; k++)
-            if (p->stage_times.busy[k] >= 0) return true;
+        if (p->rank == rank && stages_have_device(p)) return true;
     }
     return false;
 }
@@ -184,13 +179,12 @@ static size_t emit_stages(struct session *session, struct stage_table *table, st
         qsort_r(table->row, table->count, sizeof *table->row, by_rank_and_time, &session->options.exclusive);
     for (size_t i = 0; i < table->count; i++) {
         struct stage_row *row = &table->row[i];
-        if (i == 0 || row->rank != row[-1].rank) {
+        if (i == 0 || row->group != row[-1].group) {
             of_rank = 0;
-            span = span_of(session, row->rank, false, window);
-            has_device = rank_has_device(session, row->rank);
+            span = span_of(session, row->group, false, window);
+            has_device = rank_has_device(session, row->group);
         }
-        if (!selection_wants(&session->chosen, row->name) || (session->options.top && of_rank >= session->options.top))
-            continue;
+        if (session->options.top && of_rank >= session->options.top) continue;
         emit_stage_row(session, row, span, has_device);
         of_rank++;
         rows++;
@@ -207,35 +201,9 @@ static struct map ranks_with_stages(const struct session *session)
     return ranks;
 }
 
-/* True if no other process adds work on the same devices. Several processes with .tfr traces may share a rank's
- * devices. */
-static bool has_devices_alone(const struct session *session, const struct process *process)
-{
-    for (size_t i = 0; i < session->chosen.processes && !is_of_kineto(process); i++) {
-        const struct process *p = session->chosen.process[i];
-        if (p != process && p->rank == process->rank && p->works.table.count) return false;
-    }
-    return true;
-}
-
-static void add_process(struct stage_table *table, const struct session *session, struct scope *scope, bool alone)
-{
-    const struct process *process = scope->process;
-    bool exclusive = session->options.exclusive;
-    if (process->works.table.count || process->stage_times.table.count) scope_attribute(scope);
-    int64_t *done = stages_done(&scope->choice, &session->model.names);
-    stages_add(table, &scope->choice, done, exclusive, alone);
-    stages_add_memory(table, &scope->choice);
-    if (process->works.table.count)
-        stages_add_work(table, &scope->choice, exclusive, has_devices_alone(session, process));
-    stages_add_times(table, &scope->choice, exclusive);
-    free(done);
-    scope_end(scope);
-}
-
 void cmd_stages(struct session *session)
 {
-    struct stage_table table = {0};
+    struct stage_table table = {.exclusive = session->options.exclusive, .since = INT64_MIN};
     struct window window;
     size_t rows = 0;
     if (!session_ask(session, STYLE_TABLE)) return;
@@ -243,8 +211,10 @@ void cmd_stages(struct session *session)
     selection_window(&session->chosen, &window.from, &window.to);
     struct map with_stages = ranks_with_stages(session);
     for (size_t i = 0; i < session->chosen.processes; i++) {
-        bool alone = map_get(&with_stages, (uint64_t)session->chosen.process[i]->rank) == MAP_NONE;
-        add_process(&table, session, scope_begin(&session->chosen, i), alone);
+        struct scope *scope = scope_begin(&session->chosen, i);
+        int64_t rank = scope->process->rank;
+        stages_add(&table, scope, rank, map_get(&with_stages, (uint64_t)rank) == MAP_NONE);
+        scope_end(scope);
     }
     map_free(&with_stages);
     rows = emit_stages(session, &table, window);
@@ -255,6 +225,7 @@ void cmd_stages(struct session *session)
     emit_end(&session->emit);
     if (!rows && !is_filtered(&session->options))
         complain(NULL, "no stages were recorded; mark them with NVTX ranges or tfi_range_push of tfinject.h");
+    stages_tell_deep(&table);
     session_end(session, rows || !is_filtered(&session->options));
     stages_free(&table);
 }

@@ -61,10 +61,12 @@ def test_time_grows_with_the_size(measure, tmp_path, shape, command, n):
 
 
 SUMS = ('device_us', 'device_busy_us', 'idle_us')
+UNKNOWN = [None] * len(SUMS)
 
 
-def test_deep_stages_have_the_sums_of_the_work_in_them(analyze, tmp_path):
-    """Each of 300 nested stages, entered twice, has all work launched in it; the shape gives the expected sums."""
+def test_deep_stages_have_the_sums_of_the_work_in_them(tfanalyze, analyze, tmp_path):
+    """Of 300 nested stages, entered twice, 64 have all work launched in them, as the shape gives it; that of the others is
+    unknown, which a line says, until --stage chooses them."""
     n = 600
     path = growth.make('nested_twice', n, tmp_path / 'deep')
     rows = {row['stage']: row for row in analyze('stages', path)['rows']}
@@ -77,7 +79,15 @@ def test_deep_stages_have_the_sums_of_the_work_in_them(analyze, tmp_path):
     expected = [5 * len(work), len(covered), span - len(covered)]
     assert len(rows) == n // 2
     for i in range(n // 2):
-        assert [rows[f'stage{i}'][key] for key in SUMS] == expected, i
+        row = rows[f'stage{i}']
+        assert [row[key] for key in SUMS] == (expected if i < 64 else UNKNOWN), i
+        assert row['calls'] == 2 and row['host_us'] == 2 * (14 * n - 2 * i) and row['done_us'] >= row['host_us']
+    told = subprocess.run([tfanalyze, 'stages', path], capture_output=True, text=True)
+    assert told.returncode == 0 and '472 stages were opened while 64 others were open' in told.stderr
+    chosen = analyze('stages', path, '--stage', 'stage2??')['rows']
+    assert [[row[key] for key in SUMS] for row in chosen[-100:-36]] == [expected] * 64 and len(chosen) == 100
+    last, = analyze('stages', path, '--stage', 'stage299')['rows']
+    assert [last[key] for key in SUMS] == expected
 
 
 def test_two_deep_nests_have_their_own_work(analyze, tmp_path):
@@ -89,23 +99,37 @@ def test_two_deep_nests_have_their_own_work(analyze, tmp_path):
         for i in range(n):
             events += growth.launch(nest * n + i, at + 1000 + 10 * i, time=time)
     rows = {row['stage']: row['device_us'] for row in analyze('stages', growth.kineto(tmp_path, events))['rows']}
-    assert rows == {'whole': 8 * n, **{f'a{i}': 5 * n for i in range(n)}, **{f'b{i}': 3 * n for i in range(n)}}
+    assert rows == {'whole': 8 * n} | {f'{name}{i}': time * n if i < 63 else None for name, time in (('a', 5), ('b', 3)) for i in range(n)}
+
+
+def test_deep_recursion_has_its_work(analyze, tmp_path):
+    """300 stages of 50 names: each name is among the 64 outermost, and has all work, launched in the innermost."""
+    n = 300
+    rows = analyze('stages', growth.make('nested_few_names', n, tmp_path / 'deep'))['rows']
+    assert len({row['device_us'] for row in rows}) == 1 and rows[0]['device_us'] and len(rows) == 50
 
 
 def test_deep_stages_in_the_report(tfanalyze, tmp_path):
-    """The breakdown of a stage nested among 300 others counts all its kernels and lists the longest first."""
+    """The breakdown of a stage nested among 300 others counts all its kernels and lists the longest first. It is null for
+    one too deep, and counts for this one where --stage chooses it."""
     n = 300
     path = growth.make('nested_stages', n, tmp_path / 'deep')
-    result = subprocess.run([tfanalyze, 'report', '--output', tmp_path / 'out', path], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    for i in (0, 150, 299):
-        breakdown = json.loads((tmp_path / 'out' / f'stage{i}_rank0.breakdown.json').read_text())
+
+    def breakdown(i, *words):
+        out = tmp_path / f'out{len(words)}'
+        if not out.exists():
+            done = subprocess.run([tfanalyze, 'report', '--output', out, path, *words], capture_output=True, text=True)
+            assert done.returncode == 0 and ('236 stages were opened' in done.stderr) == (not words), done.stderr
+        return json.loads((out / f'stage{i}_rank0.breakdown.json').read_text())
+
+    for i, found in ((0, breakdown(0)), (63, breakdown(63)), (299, breakdown(299, '--stage', 'stage299'))):
         names = {f'kernel{k % 97}' for k in range(i, n)} | {'kernel'}
         calls = {name: sum(f'kernel{k % 97}' == name for k in range(i, n)) for name in names} | {'kernel': n}
-        assert breakdown['num_kernels'] == len(names)
-        assert breakdown['launches'] == n - i + n
-        top = [(k['name'], k['calls']) for k in breakdown['top_kernels']]
+        assert found['num_kernels'] == len(names)
+        assert found['launches'] == n - i + n
+        top = [(k['name'], k['calls']) for k in found['top_kernels']]
         assert top == sorted(calls.items(), key=lambda item: (-item[1], item[0]))[:50]
+    assert [breakdown(64)[key] for key in ('total_kernel_time_ms', 'num_kernels', 'launches', 'top_kernels')] == [None, None, None, []]
 
 
 @pytest.mark.parametrize('command', ['info', 'stages', 'ops', 'breakdown', 'dump'])

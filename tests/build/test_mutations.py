@@ -235,8 +235,7 @@ ROWS = [
         '- set->interval[0].start);'),
     # A stage that calls itself counts its kernels twice.
     row('device-time-of-recursion-twice', 'kineto.py::test_recursion_counts_once', 'analysis/ask/stages/table.c',
-        'if (row->seen != number) {\n            row->seen = number;\n            add_work',
-        'if (row->seen != number || row->seen) {\n            row->seen = number;\n            add_work'),
+        'if (row->seen == work->number) return;', ''),
     # The spread of a kernel's times is understated.
     row('deviation-of-a-population', 'kineto.py::test_spelling[compact]', 'analysis/base/statistics.c',
         'sqrt(squares / (double)(values->count - 1))',
@@ -464,19 +463,19 @@ ROWS = [
     # One lost collective moves the times of all later ones of its group.
     row('tensor-of-a-work-ignored', 'framework_collectives.py::test_a_lost_work[3]', 'analysis/model/load/framework.c',
         'return same != SIZE_MAX ? same : open', 'return open'),
-    # Stages that are nested deeply have the kernels of other nests too.
-    row('deep-stages-lose-work', 'growth.py::test_two_deep_nests_have_their_own_work', 'analysis/ask/stages/sets.c',
-        'change(asked, launch, now, next, false);', '(void)now;'),
+    # A stage that has ended keeps its place among the stages that have sums.
+    row('ended-stages-are-deep', 'growth.py::test_two_deep_nests_have_their_own_work', 'analysis/ask/stages/deep.c',
+        'if (open[i].end > time) open[kept++]', 'open[kept++]'),
     # An answer depends on what is asked beside it.
     row('needs-of-the-last-question', 'questions.py::test_all_in_any_order[device-all]', 'analysis/ask/selection.c',
         'needs = needs_union(needs, definition_of(options->question[i], options)->needs(options));',
         'needs = definition_of(options->question[i], options)->needs(options);'),
     # A stage that calls itself is twice as long on the screen of a report.
-    row('recursion-counts-twice-on-the-screen', 'report.py::test_nested_and_repeated_stages', 'analysis/commands/report/sums.c',
-        '(visit->one_of ? start : MAX(start, stage->done_covered))', 'start'),
+    row('recursion-counts-twice-on-the-screen', 'report.py::test_nested_and_repeated_stages', 'analysis/ask/stages/table.c',
+        '(in_pieces ? start : MAX(start, row->done_covered))', 'start'),
     # timing.json has the time of the last rank, not of the slowest one.
     row('timing-of-the-last-rank', 'report.py::test_timing_of_two_ranks', 'analysis/commands/report/timing.c',
-        'row[place].longest = MAX(row[place].longest, told->duration);', 'row[place].longest = told->duration;'),
+        'row[place].longest = MAX(row[place].longest, told->sums->last.time);', 'row[place].longest = told->sums->last.time;'),
     # Ranks on several hosts write into directories of their own.
     row('hosts-do-not-agree', 'rundir.py::test_hosts_agree[env0]', 'preload/control/rank.c',
         '    *slash = 0;\n    bool opened', '    return;\n    *slash = 0;\n    bool opened'),
@@ -676,9 +675,8 @@ ROWS = [
         'return has_rank(ranks, side, rank) && (ranks->one_each || has_rank(ranks, 1 - side, rank));',
         'return has_rank(ranks, side, rank);'),
     # A comparison with a timing.json takes the first call of a stage for its last one.
-    row('first-call-for-the-last', 'diff.py::test_timing_of_a_report', 'analysis/ask/diff/taken.c',
-        'if (end < item->last_end) continue;',
-        'if (item->last_end != INT64_MIN) continue;'),
+    row('first-call-for-the-last', 'diff.py::test_timing_of_a_report', 'analysis/ask/stages/table.c',
+        'if (!row->last.process || end >= row->last.end)', 'if (!row->last.process)'),
     # Work launched by an ended thread, or by no thread, goes to the last thread.
     row('thread-lives-for-ever', 'device_calls.py::test_threads_that_are_not_known_at_that_moment', 'analysis/model/load/threads.c',
         'l->life[i].end = end == MAP_NONE ? UINT64_MAX : l->end[end];',

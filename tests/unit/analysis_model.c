@@ -66,6 +66,12 @@ START_TEST(ends_meet_beginnings_in_any_order)
 }
 END_TEST
 
+static void add_times(struct stage_table *table, const struct choice *choice)
+{
+    const struct selection all = {0};
+    stages_add_times(table, &(struct scope){.chosen = &all, .process = &process, .choice = *choice}, 0, true);
+}
+
 START_TEST(an_untracked_end_takes_its_start_from_the_beginning)
 {
     add_begin(1, 40, 5, TFI_RANGE_STAGE);
@@ -74,7 +80,7 @@ START_TEST(an_untracked_end_takes_its_start_from_the_beginning)
     process_finish(&process);
     ck_assert(process.ranges.start[0] == 40 && !(process.ranges.flags[0] & TFI_RANGE_UNTRACKED));
     struct stage_table table = {0};
-    stages_add(&table, &always, NULL, false, true); /* the other one is not a stage, however long it is */
+    add_times(&table, &always); /* the other one is not a stage, however long it is */
     ck_assert(table.count == 1 && table.row[0].calls == 1 && table.row[0].host == 50);
     stages_free(&table);
 }
@@ -125,11 +131,11 @@ START_TEST(recursion_counts_once)
     add_end(1, 0, 100, 7, flags);
     add_end(4, 200, 250, 7, flags);
     process_finish(&process);
-    stages_add(&table, &always, NULL, false, true);
+    add_times(&table, &always);
     check_row(&table, 7, 3, 150, 50 + 40 + 50);
     check_row(&table, 8, 1, 10, 10);
     stages_free(&table);
-    stages_add(&table, &(struct choice){.process = &process, .window = {25, 210}}, NULL, false, true);
+    add_times(&table, &(struct choice){.process = &process, .window = {25, 210}});
     check_row(&table, 7, 3, 75 + 10, 40 + 30 + 10);
     check_row(&table, 8, 1, 5, 5);
     stages_free(&table);
@@ -145,7 +151,7 @@ START_TEST(ranges_that_cross)
     add_end(4, 50, 70, 9, TFI_RANGE_STAGE);   /* in the first one */
     add_end(5, 10, 20, 9, 0);                 /* not a stage */
     process_finish(&process);
-    stages_add(&table, &always, NULL, false, true);
+    add_times(&table, &always);
     check_row(&table, 7, 1, 100, 100 - 20);
     check_row(&table, 8, 1, 80, 80 - 10);
     check_row(&table, 9, 2, 30, 30 - 10);

@@ -55,7 +55,6 @@ static bool are_calls_known(const struct process *p, bool calls)
 struct asked {
     const char *list; /* NULL: everything */
     uint64_t length, steps;
-    uint32_t *of_name; /* 0: selected, NO_PLACE: not */
     struct stage_paths paths;
 };
 
@@ -76,18 +75,13 @@ static void asked_init(struct asked *asked, const struct choice *choice, const s
     *asked = (struct asked){.list = choice->process->names_asked};
     if (!asked->list) return;
     asked->length = strlen(asked->list);
-    asked->of_name = mem_zero(names->count, sizeof *asked->of_name);
+    uint32_t *of_name = mem_zero(names->count, sizeof *of_name);
     for (size_t i = 0; i < r->table.count; i++) {
-        uint32_t *of_name = &asked->of_name[r->name[i]];
-        if (!*of_name) *of_name = is_asked(asked, names_get(names, r->name[i])) ? 1 : NO_PLACE;
+        uint32_t *of = &of_name[r->name[i]];
+        if (!*of) *of = is_asked(asked, names_get(names, r->name[i])) ? 1 : NO_PLACE;
     }
-    asked->paths = chosen_paths(choice->attribution, asked->of_name, 1);
-}
-
-static void asked_free(struct asked *asked)
-{
-    stage_paths_free(&asked->paths);
-    free(asked->of_name);
+    asked->paths = chosen_paths(choice->attribution, of_name, 1);
+    free(of_name);
 }
 
 static bool is_selected(const struct asked *asked, const struct choice *choice, size_t range)
@@ -155,7 +149,7 @@ void counts_add_stages(struct counts *counts, const struct scope *scope, bool ca
         row->partly |= !selected || (outside ? gaps.count > 0 : has_gap(&gaps, r->start[range], r->end[range]));
         for (int k = 0; k < NR_CALL_KINDS; k++) row->unknown[k] |= !(k == DISPATCH ? dispatches_known : calls_known);
     }
-    asked_free(&asked);
+    stage_paths_free(&asked.paths);
     intervals_free(&gaps);
 }
 

@@ -7,7 +7,6 @@
 
 #include "ask/choice.h"
 #include "ask/ops/walk.h"
-#include "ask/stages/order.h"
 #include "ask/stages/table.h"
 
 enum diff_by diff_by(const struct options *options)
@@ -70,47 +69,16 @@ static void take_events(struct diff_taken *taken, struct scope *scope)
 
 /* ---- stages ---- */
 
-/* Finds the last call of each stage; its duration is from entry to exit, also if it left its thread in between. */
-static void take_last_calls(struct diff_taken *taken, const struct choice *choice)
-{
-    const struct process *p = choice->process;
-    const struct ranges *r = &p->ranges;
-    struct map wholes = {0}, items = {0};
-    size_t count, *order = stages_sorted(p, &count);
-    wholes_by_id(&wholes, p);
-    for (size_t i = 0; i < taken->count; i++) map_put(&items, taken->item[i].name, (uint32_t)i);
-    for (size_t i = 0; i < count; i++) {
-        size_t at = order[i];
-        uint32_t place = map_get(&items, r->name[at]);
-        uint32_t whole = wholes.count ? map_get(&wholes, r->id[at]) : MAP_NONE;
-        if (place == MAP_NONE || r->flags[at] & RANGE_CONTINUED || !choice_stage(choice, at)) continue;
-        struct diff_item *item = &taken->item[place];
-        int64_t start = whole == MAP_NONE ? r->start[at] : p->wholes.start[whole];
-        int64_t end = whole == MAP_NONE ? r->end[at] : p->wholes.end[whole];
-        start = MAX(start, choice->window.from);
-        end = MIN(end, choice->window.to);
-        if (end < item->last_end) continue;
-        item->last_end = end;
-        item->last = end - start;
-    }
-    free(order);
-    map_free(&wholes);
-    map_free(&items);
-}
-
 static void take_stages(struct diff_taken *taken, const struct scope *scope)
 {
-    struct stage_table table = {0};
-    stages_add(&table, &scope->choice, NULL, false, true);
+    struct stage_table table = {.since = INT64_MIN};
+    stages_add_times(&table, scope, 0, true);
     taken->has_stages = has_stages(scope->process);
     for (size_t i = 0; i < table.count; i++) {
-        if (!selection_wants(scope->chosen, table.row[i].name)) continue;
         struct diff_item *item = take_call(taken, table.row[i].name, DIFF_STAGE, table.row[i].wall);
         item->calls = table.row[i].calls;
-        item->last = table.row[i].wall;
-        item->last_end = INT64_MIN;
+        item->last = table.row[i].last.time;
     }
-    if (taken->has_stages) take_last_calls(taken, &scope->choice);
     stages_free(&table);
 }
 

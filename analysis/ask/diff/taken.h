@@ -13,7 +13,7 @@ struct diff_item {
     uint8_t kind;
     uint64_t calls;
     int64_t time;
-    int64_t last, last_end; /* of a stage: duration and end of its last call */
+    int64_t last; /* of a stage: duration of its last call */
 };
 
 struct diff_taken {

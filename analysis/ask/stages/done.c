@@ -2,8 +2,8 @@
  *
  * A call hands its time on to the stage around it, inner calls first. If ranges cross, the call ends after the stage it
  * was opened in, and some of its work was launched when that one had ended. Work in such calls climbs by itself to all
- * stages that were open at its launch. The times of these stages are unknown if there is too much of it
- * (stages_are_deep), or if there are only sums of it.
+ * stages that were open at its launch. The times of these stages are unknown if too many stages are open (deep.h), or if
+ * there are only sums of the work.
  */
 #include "ask/stages/done.h"
 
@@ -11,8 +11,7 @@
 #include <string.h>
 
 #include "ask/device/call_kinds.h"
-#include "ask/stages/order.h"
-#include "ask/stages/sets.h"
+#include "ask/stages/deep.h"
 #include "model/elsewhere.h"
 
 static void raise(int64_t *done, int64_t to)
@@ -64,17 +63,20 @@ static bool *hand_on(const struct choice *choice, int64_t *done)
 static void climb(const struct choice *choice, int64_t *done, const bool *chosen, const bool *crosses)
 {
     const struct attribution *a = choice->attribution;
-    bool deep = stages_are_deep(a, chosen), unknown = deep || a->process->stage_times.table.count;
-    for (size_t i = 0; i < a->process->works.table.count && !deep; i++) {
+    const struct process *p = a->process;
+    uint8_t *deep = stages_deep(&p->ranges, a->order, a->stages, p->ranges.name);
+    bool unknown = deep || p->stage_times.table.count;
+    for (size_t i = 0; i < p->works.table.count && !deep; i++) {
         const struct belonging *b = &a->work[i];
         uint32_t s = chosen[i] && b->stage != NO_PLACE && crosses[b->stage] ? b->stage : NO_PLACE;
-        for (; s != NO_PLACE; s = stages_around(&a->paths, s, b->time)) raise(&done[s], a->process->works.end[i]);
+        for (; s != NO_PLACE; s = stages_around(&a->paths, s, b->time)) raise(&done[s], p->works.end[i]);
     }
     for (size_t i = 0; i < a->stages && unknown; i++) {
         uint32_t outer = crosses[a->order[i]] ? a->paths.outer[a->order[i]] : NO_PLACE;
         for (; outer != NO_PLACE && done[outer] != DONE_UNKNOWN; outer = a->paths.outer[outer])
             done[outer] = DONE_UNKNOWN;
     }
+    free(deep);
 }
 
 /* Gives all pieces of a range the time of the whole. */

@@ -49,7 +49,7 @@ void stage_named_init(struct stage_named *named, const struct attribution *attri
     *named = (struct stage_named){.ranges = &attribution->process->ranges, .count = attribution->stages};
     sort(named, attribution->order);
     uint32_t *outer = outer_of_name(named);
-    stage_paths_init(&named->paths, attribution->process, named->order, named->count, outer, NULL, 0);
+    stage_paths_init(&named->paths, attribution->process, named->order, named->count, outer, NULL);
     free(outer);
 }
 

@@ -32,7 +32,7 @@ static void link_up(struct stage_paths *p, uint32_t stage, uint32_t up)
 
 static bool counts(const struct stage_paths *p, uint32_t stage)
 {
-    return !p->of_name || p->of_name[p->ranges->name[stage]] == p->target;
+    return !p->left_out || !p->left_out[stage];
 }
 
 /* Finds the stage in which each stage was opened. */
@@ -52,10 +52,10 @@ static void find_outer(struct stage_paths *p, const size_t *order, size_t count)
 }
 
 void stage_paths_init(struct stage_paths *p, const struct process *process, const size_t *order, size_t count,
-                      const uint32_t *outer, const uint32_t *of_name, uint32_t target)
+                      const uint32_t *outer, bool *left_out)
 {
     size_t ranges = process->ranges.table.count;
-    *p = (struct stage_paths){.ranges = &process->ranges, .of_name = of_name, .target = target};
+    *p = (struct stage_paths){.ranges = &process->ranges, .left_out = left_out};
     p->outer = no_places(ranges);
     p->up = no_places(ranges);
     p->jump = no_places(ranges);
@@ -71,6 +71,7 @@ void stage_paths_init(struct stage_paths *p, const struct process *process, cons
 
 void stage_paths_free(struct stage_paths *p)
 {
+    free(p->left_out);
     free(p->outer);
     free(p->up);
     free(p->jump);

@@ -12,17 +12,17 @@
 
 struct stage_paths {
     const struct ranges *ranges;
-    const uint32_t *of_name; /* by name: a stage counts if its name has the value `target`; NULL: all stages count */
-    uint32_t target;
+    bool *left_out;   /* by range: the stage does not count; NULL: all stages count */
     uint32_t *outer;  /* by range: the innermost counting stage it was opened in, or NO_PLACE */
     uint32_t *up;     /* by counting range: the next counting stage outwards that ends later */
     uint32_t *jump;   /* by counting range: a link over several `up` */
     uint32_t *height; /* by counting range: number of stages on its chain of `up`, itself included */
 };
 
-/* `outer` is the stage around each of all stages; NULL: computed here. `order` comes from stages_sorted. */
+/* `outer` is the stage around each of all stages; NULL: computed here. `order` comes from stages_sorted. The paths free
+ * `left_out`. */
 void stage_paths_init(struct stage_paths *paths, const struct process *process, const size_t *order, size_t count,
-                      const uint32_t *outer, const uint32_t *of_name, uint32_t target);
+                      const uint32_t *outer, bool *left_out);
 void stage_paths_free(struct stage_paths *paths);
 /* Returns the innermost counting stage among `stage` itself, which is open, and the stages around it that are open at
  * `time`; NO_PLACE: none. */

@@ -91,11 +91,11 @@ static void put_rank(struct out *out, int64_t rank)
 
 /* ---- breakdown ---- */
 
-static void put_kernels(struct out *out, const struct report *report, const struct report_stage *stage)
+static void put_kernels(struct out *out, const struct report *report, const struct stage_row *stage)
 {
     out_puts(out, "\"top_kernels\": [");
-    for (size_t i = 0; i < MIN(stage->kernel_count, MOST_KERNELS); i++) {
-        const struct report_kernel *k = &stage->kernel[i];
+    for (size_t i = 0; i < MIN(stage->kernels.count, MOST_KERNELS); i++) {
+        const struct stage_kernel *k = &stage->kernels.row[i];
         out_puts(out, i ? ",\n    {\"name\": " : "\n    {\"name\": ");
         put_text(out, report, k->name);
         out_puts(out, ", \"ms\": ");
@@ -107,7 +107,7 @@ static void put_kernels(struct out *out, const struct report *report, const stru
         else out_puts(out, "null");
         out_format(out, ", \"calls\": %llu}", (unsigned long long)k->calls);
     }
-    out_puts(out, stage->kernel_count ? "\n  ]" : "]");
+    out_puts(out, stage->kernels.count ? "\n  ]" : "]");
 }
 
 static bool write_breakdown(struct report *report, const struct unit *unit, const struct report_stage *stage)
@@ -120,14 +120,14 @@ static bool write_breakdown(struct report *report, const struct unit *unit, cons
     out_puts(&out, ",\n  \"rank\": ");
     put_rank(&out, unit->rank);
     out_puts(&out, ",\n  \"total_kernel_time_ms\": ");
-    if (unit->has_device) {
-        out_ms(&out, stage->kernels);
-        out_format(&out, ",\n  \"num_kernels\": %zu,\n  \"launches\": %llu,\n  ", stage->kernels_found,
-                   (unsigned long long)stage->launches);
+    if (unit->has_device && stage_kernels_known(stage->sums)) {
+        out_ms(&out, stage->sums->kernel_time);
+        out_format(&out, ",\n  \"num_kernels\": %zu,\n  \"launches\": %llu,\n  ", stage->sums->kernels.count,
+                   (unsigned long long)stage->sums->launches);
     } else {
         out_puts(&out, "null,\n  \"num_kernels\": null,\n  \"launches\": null,\n  ");
     }
-    put_kernels(&out, report, stage);
+    put_kernels(&out, report, stage->sums);
     out_puts(&out, "\n}\n");
     good = report_finish(report, &out, path) && good;
     free(path);

@@ -6,41 +6,17 @@
 #ifndef TFA_REPORT_H
 #define TFA_REPORT_H
 
-#include "ask/attribute.h"
-#include "ask/scope.h"
+#include "ask/stages/table.h"
 #include "commands/session.h"
 #include "write/export_tfr.h"
-#include "write/short_names.h"
-
-struct report_kernel {
-    uint32_t name;
-    uint64_t calls;
-    uint64_t launched; /* number of calls whose launch is known */
-    int64_t device;
-    double host; /* ns of the launching API calls; one that launched several works is divided among them */
-};
 
 struct report_stage {
     uint32_t name;
-    uint64_t calls;
-    int64_t first;
-    int64_t host; /* time from entry to exit; calls nested in a call of the same stage on one thread count once */
-    int64_t
-        done; /* time until its work was done (stages_done), counted likewise; `host` of a call where it is unknown */
-    int64_t device;  /* total duration of kernels, copies and sets launched in it */
-    int64_t kernels; /* total duration of kernels only */
-    uint64_t launches;
-    struct report_kernel *kernel;
-    size_t kernel_count, kernel_capacity;
-    size_t kernels_found; /* number of all kernels; `kernel` may hold only the longest MOST_KERNELS */
-    struct map by_kernel;
-    char *file;                  /* path without suffix */
-    char *trace_file;            /* full path of its trace */
-    uint32_t trace;              /* number among the stages that get a trace, or NO_PLACE */
-    int64_t covered;             /* while counting: this thread's time is counted up to here */
-    int64_t done_covered;        /* the same for `done` */
-    uint64_t epoch;              /* while counting: the thread of `covered` */
-    uint64_t seen;               /* while counting: number of the work added last */
+    int64_t first; /* INT64_MAX: it was not entered */
+    const struct stage_row *sums;
+    char *file;       /* path without suffix */
+    char *trace_file; /* full path of its trace */
+    uint32_t trace;   /* number among the stages that get a trace, or NO_PLACE */
 };
 
 struct unit {
@@ -48,13 +24,11 @@ struct unit {
     const struct process **process;
     struct scope **scope; /* by process */
     size_t processes;
-    int64_t **done; /* by process: see stages_done */
     bool has_device, has_stages;
     int64_t first, last;
-    struct report_stage all; /* all work of the unit, including that in no stage */
+    struct stage_table sums;
     struct report_stage *stage;
-    size_t stages, capacity;
-    struct map by_name;
+    size_t stages;
 };
 
 /* The request of cache-dit's contexts of one name: the contents of their files, and where to put them. Contexts of the
@@ -89,8 +63,7 @@ struct report {
     size_t traces;             /* number of stages that get a trace */
     size_t left_out;           /* number of stages that get none */
     struct short_names shorts; /* with --names short */
-    uint64_t epoch;
-    char **file; /* files written */
+    char **file;               /* files written */
     size_t files, file_capacity;
 };
 
@@ -104,15 +77,6 @@ void report_free(struct report *report);
 /* Returns the window from the unit's first record to its last, cut to --from and --to; `to` is before `from` if
  * empty. */
 struct window report_window(const struct unit *unit);
-
-/* Returns the unit's stage `name`, a value of `one`; creates it if needed. */
-struct report_stage *report_stage_of(struct unit *unit, uint32_t name);
-
-/* ---- deep.c ---- */
-/* Adds the device work of all stages of a unit with a single process. `chosen` and `when` are indexed by work;
- * `works` is the number of works that each call launched. */
-void report_add_deep(struct report *report, struct unit *unit, const struct attribution *attribution,
-                     const bool *chosen, const struct interval *when, const uint32_t *works);
 
 /* ---- asked.c ---- */
 /* Reads the requests of cache-dit's contexts. `one`: the stage each of `names` names counts as. */
@@ -129,6 +93,8 @@ bool report_finish(struct report *report, struct out *out, const char *path);
 bool report_write_timing(struct report *report, const char *directory);
 /* Writes the members "request_id" and "timestamp". */
 void report_put_moment(struct out *out, const struct report *report);
+/* Returns the moment of the last reset of TeleFuser's registry in a process; `otherwise` if there was none. */
+int64_t report_began(const struct process *process, int64_t otherwise);
 /* True if the run has stages of TeleFuser. */
 bool report_has_telefuser(const struct report *report);
 /* ---- place.c ---- */

@@ -1,12 +1,10 @@
-/* sums.c - adds up stages and their kernels, unit by unit. */
+/* sums.c - finds the units of a report and what their stages count as, and adds these up (ask/stages/table.h). */
 #include "commands/report/report.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/stages/done.h"
 #include "ask/stages/order.h"
-#include "ask/stages/sets.h"
 #include "base/sets/keyed.h"
 #include "write/stage_files.h"
 
@@ -99,117 +97,6 @@ static void find_names(struct report *report)
     report->names = count;
 }
 
-struct report_stage *report_stage_of(struct unit *unit, uint32_t one)
-{
-    uint32_t place = map_get(&unit->by_name, one);
-    if (place == MAP_NONE) {
-        unit->stage = mem_grow(unit->stage, &unit->capacity, unit->stages + 1, sizeof *unit->stage);
-        unit->stage[unit->stages] = (struct report_stage){.name = one, .first = INT64_MAX};
-        place = (uint32_t)unit->stages++;
-        map_put(&unit->by_name, one, place);
-    }
-    return &unit->stage[place];
-}
-
-static struct report_stage *stage_of(struct report *report, struct unit *unit, uint32_t name)
-{
-    uint32_t one = name < report->names ? report->one[name] : NAME_NONE;
-    return one == NAME_NONE ? NULL : report_stage_of(unit, one);
-}
-
-/* ---- host times ---- */
-
-/* One stay of a call on its thread; a call that never left its thread has one. */
-struct visit {
-    int64_t start, end, done;
-    bool continued; /* not the first one of its call */
-    bool one_of;    /* the call has several; `done` then counts once, from its entry */
-};
-
-static void count_stage(struct report *report, struct report_stage *stage, const struct visit *visit)
-{
-    int64_t start = visit->start;
-    if (stage->epoch != report->epoch) {
-        stage->epoch = report->epoch;
-        stage->covered = stage->done_covered = INT64_MIN;
-    }
-    stage->calls += !visit->continued;
-    stage->first = MIN(stage->first, start);
-    stage->host = add_ns(stage->host, MAX(visit->end - MAX(start, stage->covered), 0));
-    stage->covered = MAX(stage->covered, visit->end);
-    if (visit->continued) return;
-    stage->done = add_ns(stage->done, MAX(visit->done - (visit->one_of ? start : MAX(start, stage->done_covered)), 0));
-    stage->done_covered = MAX(stage->done_covered, visit->done);
-}
-
-/* `done`: see stages_done. */
-static void collect_stages(struct report *report, struct unit *unit, const struct choice *choice, const int64_t *done)
-{
-    const struct process *process = choice->process;
-    const struct ranges *r = &process->ranges;
-    const struct window *window = &choice->window;
-    size_t count, *order = stages_sorted(process, &count);
-    struct map wholes = {0};
-    wholes_by_id(&wholes, process);
-    for (size_t i = 0; i < count; i++) {
-        size_t at = order[i];
-        if (i == 0 || r->thread[at] != r->thread[order[i - 1]]) {
-            report->epoch++;
-        }
-        struct report_stage *stage = choice_stage(choice, at) ? stage_of(report, unit, r->name[at]) : NULL;
-        if (stage) {
-            int64_t start = MAX(r->start[at], window->from), end = MIN(r->end[at], window->to);
-            uint32_t whole = map_get(&wholes, r->id[at]);
-            int64_t last = whole == MAP_NONE ? r->end[at] : process->wholes.end[whole];
-            struct visit visit = {start, end, MIN(done_or(done, at, last), window->to), r->flags[at] & RANGE_CONTINUED,
-                                  whole != MAP_NONE};
-            count_stage(report, stage, &visit);
-        }
-    }
-    int64_t first = MAX(process->first, window->from), last = MIN(process->last, window->to);
-    bool is_run = !count && is_one_stage(process, !unit->has_stages) && process->has_time && first <= last &&
-                  choice_has_steps(choice);
-    if (is_run && report->one[NAME_RUN]) {
-        report->epoch++;
-        count_stage(report, stage_of(report, unit, NAME_RUN), &(struct visit){first, last, last, false, false});
-    }
-    free(order);
-    map_free(&wholes);
-}
-
-/* ---- device times ---- */
-
-struct work {
-    uint64_t number;
-    uint32_t name; /* displayed name */
-    enum event_class event_class;
-    int64_t time;
-    double host; /* negative: unknown */
-};
-
-static void count_work(struct report_stage *stage, const struct work *work)
-{
-    if (!stage || stage->seen == work->number) return;
-    stage->seen = work->number;
-    stage->device = add_ns(stage->device, work->time);
-    if (work->event_class != CLASS_KERNEL) return;
-    stage->kernels = add_ns(stage->kernels, work->time);
-    stage->launches++;
-    uint32_t place = map_get(&stage->by_kernel, work->name);
-    if (place == MAP_NONE) {
-        stage->kernel =
-            mem_grow(stage->kernel, &stage->kernel_capacity, stage->kernel_count + 1, sizeof *stage->kernel);
-        stage->kernel[stage->kernel_count] = (struct report_kernel){.name = work->name};
-        place = (uint32_t)stage->kernel_count++;
-        map_put(&stage->by_kernel, work->name, place);
-    }
-    struct report_kernel *kernel = &stage->kernel[place];
-    kernel->calls++;
-    kernel->device = add_ns(kernel->device, work->time);
-    kernel->launched += work->host >= 0;
-    kernel->host += MAX(work->host, 0);
-}
-
 static void find_short_names(struct report *report)
 {
     struct session *session = report->session;
@@ -229,69 +116,6 @@ static void find_short_names(struct report *report)
     short_names_init(&report->shorts, &session->model.names, name, count);
     map_free(&seen);
     free(name);
-}
-
-/* Returns the number of works that each call launched. */
-static uint32_t *works_by_call(const struct attribution *a)
-{
-    const struct process *p = a->process;
-    uint32_t *works = mem_zero(p->spans.table.count, sizeof *works);
-    for (size_t i = 0; i < p->works.table.count; i++)
-        if (IS_WORK(p->works.event_class[i]) && a->launch[i] != NO_PLACE) works[a->launch[i]]++;
-    return works;
-}
-
-static void collect_works(struct report *report, struct unit *unit, const struct choice *choice)
-{
-    const struct attribution *a = choice->attribution;
-    const struct process *p = a->process;
-    const struct works *w = &p->works;
-    bool marked = has_stages(p), *chosen = mem_zero(w->table.count, sizeof *chosen);
-    struct interval *when = mem_zero(w->table.count, sizeof *when);
-    uint32_t *works = works_by_call(a);
-    for (size_t i = 0; i < w->table.count; i++) {
-        unit->has_device |= IS_WORK(w->event_class[i]);
-        chosen[i] = choice_work(choice, i, &when[i]);
-    }
-    bool deep = unit->processes == 1 && stages_are_deep(a, chosen);
-    for (size_t i = 0; i < w->table.count; i++) {
-        if (!chosen[i]) continue;
-        uint32_t call = a->launch[i];
-        struct work work = {++report->epoch, short_names_get(&report->shorts, w->name[i]), w->event_class[i],
-                            when[i].end - when[i].start, -1};
-        if (call != NO_PLACE) work.host = (double)(p->spans.end[call] - p->spans.start[call]) / works[call];
-        count_work(choice_in_stage(choice, &a->work[i]) ? &unit->all : NULL, &work);
-        count_work(marked ? NULL : stage_of(report, unit, NAME_RUN), &work);
-        for (uint32_t s = deep ? NO_PLACE : a->work[i].stage; s != NO_PLACE;
-             s = stages_around(&a->paths, s, a->work[i].time))
-            count_work(stage_of(report, unit, p->ranges.name[s]), &work);
-    }
-    if (deep) report_add_deep(report, unit, a, chosen, when, works);
-    free(chosen);
-    free(when);
-    free(works);
-}
-
-/* Adds the sums of work whose records were left out to their stages and all stages around them. */
-static void collect_sums(struct report *report, struct unit *unit, const struct choice *choice)
-{
-    const struct process *p = choice->process;
-    const struct stage_times *t = &p->stage_times;
-    struct map ranges = {0};
-    if (t->table.count) ranges_by_id(&ranges, p);
-    for (size_t i = 0; i < t->table.count; i++) {
-        uint32_t s = t->busy[i] < 0 || !choice->lane[t->lane[i]] ? MAP_NONE : map_get(&ranges, t->range[i]);
-        report->epoch++;
-        unit->has_device |= t->busy[i] >= 0;
-        for (s = s == MAP_NONE ? NO_PLACE : s; s != NO_PLACE;
-             s = stages_around(&choice->attribution->paths, s, p->ranges.start[s])) {
-            struct report_stage *stage = stage_of(report, unit, p->ranges.name[s]);
-            if (!stage || stage->seen == report->epoch) continue;
-            stage->seen = report->epoch;
-            stage->device = add_ns(stage->device, t->busy[i]);
-        }
-    }
-    map_free(&ranges);
 }
 
 /* ---- choice of the stages that get a trace ---- */
@@ -314,7 +138,7 @@ static void choose_stages(struct report *report)
         for (size_t i = 0; i < report->unit[u].stages; i++) {
             const struct report_stage *stage = &report->unit[u].stage[i];
             struct choice_of *choice = keyed_row(&choices, &stage->name, sizeof stage->name, sizeof *choice);
-            choice->done = add_ns(choice->done, stage->done);
+            choice->done = add_ns(choice->done, stage->sums->done);
         }
     }
     const struct choice_of *choice = choices.row;
@@ -336,31 +160,47 @@ static void choose_stages(struct report *report)
 
 /* ---- all sums ---- */
 
-struct kernel_order {
-    const struct names *names;
-};
-
-static int by_device(const void *a, const void *b, void *context)
+static int by_device(const void *a, const void *b, void *names)
 {
-    const struct report_kernel *x = a, *y = b;
-    const struct kernel_order *order = context;
+    const struct stage_kernel *x = a, *y = b;
     if (x->device != y->device) return x->device > y->device ? -1 : 1;
-    return strcmp(names_get(order->names, x->name)->text, names_get(order->names, y->name)->text);
+    return strcmp(names_get(names, x->name)->text, names_get(names, y->name)->text);
 }
 
-/* Sorts the kernels of a stage, or of unit->all, by descending device time. */
-static void sort_kernels(const struct report *report, struct report_stage *stage)
+static void sort_kernels(struct stage_row *row, struct names *names)
 {
-    struct kernel_order order = {&report->session->model.names};
-    if (stage->kernel_count) qsort_r(stage->kernel, stage->kernel_count, sizeof *stage->kernel, by_device, &order);
-    stage->kernels_found = MAX(stage->kernels_found, stage->kernel_count);
-    map_free(&stage->by_kernel); /* the sort moved the kernels */
+    if (row->kernels.count) qsort_r(row->kernels.row, row->kernels.count, sizeof *row->kernels.row, by_device, names);
 }
 
 static int by_first(const void *a, const void *b, void *names)
 {
     const struct report_stage *x = a, *y = b;
     return x->first != y->first ? by_number(x->first, y->first) : names_order(names, x->name, y->name);
+}
+
+static void collect(struct report *report, struct unit *unit)
+{
+    struct stage_table *sums = &unit->sums;
+    struct names *names = &report->session->model.names;
+    sums->one = report->one;
+    sums->kernels = &report->shorts;
+    for (size_t i = 0; i < unit->processes; i++) {
+        scope_attribute(unit->scope[i]);
+        sums->since = report_began(unit->process[i], INT64_MIN);
+        unit->has_device |= stages_have_device(unit->process[i]);
+        stages_add(sums, unit->scope[i], unit->rank, !unit->has_stages);
+    }
+    sort_kernels(&sums->all, names);
+    unit->stage = mem_zero(sums->count, sizeof *unit->stage);
+    for (size_t i = 0; i < sums->count; i++) {
+        struct stage_row *row = &sums->row[i];
+        sort_kernels(row, names);
+        unit->stage[i] =
+            (struct report_stage){.name = row->name, .first = row->calls ? row->first : INT64_MAX, .sums = row};
+    }
+    unit->stages = sums->count;
+    if (unit->stages) qsort_r(unit->stage, unit->stages, sizeof *unit->stage, by_first, names);
+    stages_tell_deep(sums);
 }
 
 void report_collect(struct report *report, struct session *session)
@@ -370,45 +210,22 @@ void report_collect(struct report *report, struct session *session)
     find_names(report);
     find_short_names(report);
     if (report->units) qsort(report->unit, report->units, sizeof *report->unit, by_rank);
-    for (size_t u = 0; u < report->units; u++) {
-        struct unit *unit = &report->unit[u];
-        unit->done = mem_zero(unit->processes, sizeof *unit->done);
-        for (size_t i = 0; i < unit->processes; i++) {
-            const struct choice *choice = &unit->scope[i]->choice;
-            scope_attribute(unit->scope[i]);
-            unit->done[i] = stages_done(choice, &session->model.names);
-            collect_stages(report, unit, choice, unit->done[i]);
-            collect_works(report, unit, choice);
-            collect_sums(report, unit, choice);
-        }
-        for (size_t i = 0; i < unit->stages; i++) sort_kernels(report, &unit->stage[i]);
-        sort_kernels(report, &unit->all);
-        if (unit->stages) qsort_r(unit->stage, unit->stages, sizeof *unit->stage, by_first, &session->model.names);
-        map_free(&unit->by_name);
-    }
+    for (size_t u = 0; u < report->units; u++) collect(report, &report->unit[u]);
     choose_stages(report);
-}
-
-static void free_stage(struct report_stage *stage)
-{
-    free(stage->kernel);
-    map_free(&stage->by_kernel);
-    free(stage->file);
-    free(stage->trace_file);
 }
 
 void report_free(struct report *report)
 {
     for (size_t u = 0; u < report->units; u++) {
         struct unit *unit = &report->unit[u];
-        for (size_t i = 0; i < unit->stages; i++) free_stage(&unit->stage[i]);
-        free_stage(&unit->all);
-        for (size_t i = 0; i < unit->processes && unit->done; i++) free(unit->done[i]);
-        free(unit->done);
+        for (size_t i = 0; i < unit->stages; i++) {
+            free(unit->stage[i].file);
+            free(unit->stage[i].trace_file);
+        }
+        stages_free(&unit->sums);
         free(unit->scope);
         free(unit->process);
         free(unit->stage);
-        map_free(&unit->by_name);
     }
     for (size_t i = 0; i < report->files; i++) free(report->file[i]);
     free(report->unit);

@@ -199,26 +199,19 @@ static void put_devices(struct out *out, const struct report *report)
 /* ---- stages and kernels, over all ranks ---- */
 
 struct line {
-    uint32_t name;
+    uint32_t name; /* the key */
     uint64_t calls;
     int64_t host, done, device;
+    bool device_unknown;
 };
 
 struct lines {
-    struct line *line;
-    size_t count, capacity;
-    struct map by_name;
+    KEYED_ROWS(struct line);
 };
 
 static struct line *line_of(struct lines *lines, uint32_t name)
 {
-    uint32_t place = map_get(&lines->by_name, name);
-    if (place == MAP_NONE) {
-        lines->line = mem_grow(lines->line, &lines->capacity, lines->count + 1, sizeof *lines->line);
-        lines->line[lines->count] = (struct line){.name = name};
-        map_put(&lines->by_name, name, place = (uint32_t)lines->count++);
-    }
-    return &lines->line[place];
+    return keyed_row(&lines->keyed, &name, sizeof name, sizeof *lines->row);
 }
 
 static int by_time(const void *a, const void *b, void *names)
@@ -226,12 +219,6 @@ static int by_time(const void *a, const void *b, void *names)
     const struct line *x = a, *y = b;
     int64_t time_x = x->done ? x->done : x->device, time_y = y->done ? y->done : y->device;
     return time_x != time_y ? by_number(time_y, time_x) : names_order(names, x->name, y->name);
-}
-
-static void lines_free(struct lines *lines)
-{
-    free(lines->line);
-    map_free(&lines->by_name);
 }
 
 static bool has_device(const struct report *report)
@@ -250,25 +237,26 @@ static void put_stages(struct out *out, const struct report *report)
         for (size_t i = 0; i < report->unit[u].stages; i++) {
             const struct report_stage *stage = &report->unit[u].stage[i];
             struct line *line = line_of(&lines, stage->name);
-            line->calls += stage->calls;
-            line->host = add_ns(line->host, stage->host);
-            line->done = add_ns(line->done, stage->done);
-            line->device = add_ns(line->device, stage->device);
+            line->calls += stage->sums->calls;
+            line->host = add_ns(line->host, stage->sums->host);
+            line->done = add_ns(line->done, stage->sums->done);
+            line->device = add_ns(line->device, stage->sums->work);
+            line->device_unknown |= !stage_work_known(stage->sums);
         }
     }
     if (lines.count) {
-        qsort_r(lines.line, lines.count, sizeof *lines.line, by_time, &report->session->model.names);
+        qsort_r(lines.row, lines.count, sizeof *lines.row, by_time, &report->session->model.names);
         out_format(out, "\nstages, all ranks together (done: from entry until the work launched inside was done)\n");
         out_format(out, "%12s%14s%14s%14s  stage\n", "calls", "done", "host", "device");
     } else {
         out_puts(out, "\nno stages were recorded; mark them with NVTX ranges or torch's record_function\n");
     }
     for (size_t i = 0; i < MIN(lines.count, report_shown(report, SHOWN_STAGES)); i++) {
-        const struct line *line = &lines.line[i];
+        const struct line *line = &lines.row[i];
         out_format(out, "%12llu", (unsigned long long)line->calls);
         report_put_time(out, line->done, 14);
         report_put_time(out, line->host, 14);
-        if (device) report_put_time(out, line->device, 14);
+        if (device && !line->device_unknown) report_put_time(out, line->device, 14);
         else out_format(out, "%14s", "-");
         out_puts(out, "  ");
         struct text stage = {0};
@@ -280,7 +268,7 @@ static void put_stages(struct out *out, const struct report *report)
         out_format(out, "  and %zu more; `tfanalyze stages` shows all\n",
                    lines.count - report_shown(report, SHOWN_STAGES));
     }
-    lines_free(&lines);
+    keyed_free(&lines.keyed);
 }
 
 /* Returns short names for kernels; empty with --names short, as the names are already short. */
@@ -290,10 +278,10 @@ static struct short_names short_kernels(const struct report *report)
     uint32_t *name = NULL;
     size_t count = 0, capacity = 0;
     for (size_t u = 0; u < report->units && report->session->options.names != NAMES_SHORT; u++) {
-        const struct report_stage *all = &report->unit[u].all;
-        for (size_t i = 0; i < all->kernel_count; i++) {
+        const struct stage_row *all = &report->unit[u].sums.all;
+        for (size_t i = 0; i < all->kernels.count; i++) {
             name = mem_grow(name, &capacity, count + 1, sizeof *name);
-            name[count++] = all->kernel[i].name;
+            name[count++] = all->kernels.row[i].name;
         }
     }
     short_names_init(&shorts, &report->session->model.names, name, count);
@@ -307,21 +295,21 @@ static void put_kernels(struct out *out, const struct report *report)
     struct short_names shorts = short_kernels(report);
     int64_t total = 0;
     for (size_t u = 0; u < report->units; u++) {
-        const struct report_stage *all = &report->unit[u].all;
-        total = add_ns(total, all->kernels);
-        for (size_t i = 0; i < all->kernel_count; i++) {
-            struct line *line = line_of(&lines, all->kernel[i].name);
-            line->calls += all->kernel[i].calls;
-            line->device = add_ns(line->device, all->kernel[i].device);
+        const struct stage_row *all = &report->unit[u].sums.all;
+        total = add_ns(total, all->kernel_time);
+        for (size_t i = 0; i < all->kernels.count; i++) {
+            struct line *line = line_of(&lines, all->kernels.row[i].name);
+            line->calls += all->kernels.row[i].calls;
+            line->device = add_ns(line->device, all->kernels.row[i].device);
         }
     }
     if (lines.count) {
-        qsort_r(lines.line, lines.count, sizeof *lines.line, by_time, &report->session->model.names);
+        qsort_r(lines.row, lines.count, sizeof *lines.row, by_time, &report->session->model.names);
         out_puts(out, "\nkernels, all ranks together\n");
         out_format(out, "%12s%14s%11s  kernel\n", "calls", "time", "share");
     }
     for (size_t i = 0; i < MIN(lines.count, report_shown(report, SHOWN_KERNELS)); i++) {
-        const struct line *line = &lines.line[i];
+        const struct line *line = &lines.row[i];
         const struct name *name = names_get(&report->session->model.names, short_names_get(&shorts, line->name));
         out_format(out, "%12llu", (unsigned long long)line->calls);
         report_put_time(out, line->device, 14);
@@ -334,7 +322,7 @@ static void put_kernels(struct out *out, const struct report *report)
                    lines.count - report_shown(report, SHOWN_KERNELS));
     }
     short_names_free(&shorts);
-    lines_free(&lines);
+    keyed_free(&lines.keyed);
 }
 
 /* ---- written files and the next command ---- */

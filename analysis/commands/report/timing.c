@@ -13,8 +13,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "ask/stages/done.h"
-#include "ask/stages/order.h"
 #include "base/visible.h"
 #include "commands/report/report.h"
 
@@ -25,12 +23,9 @@ struct told_memory {
     uint64_t allocated, reserved, peak_allocated, peak_reserved;
 };
 
-/* A stage in one unit: its last call, and all of them. */
+/* A stage in one unit. */
 struct told {
-    const struct process *process; /* process of the last call; NULL: no call counts */
-    uint64_t range;
-    int64_t end, duration, sum;
-    uint64_t calls;
+    const struct stage_row *sums;
     struct told_memory memory;
     struct told *next; /* the same stage in a later unit */
     size_t unit;
@@ -97,51 +92,9 @@ bool report_has_telefuser(const struct report *report)
     return false;
 }
 
-/* ---- calls ---- */
-
-static void count_call(struct told *told, const struct process *process, uint64_t range, int64_t start, int64_t end,
-                       int64_t done)
+int64_t report_began(const struct process *process, int64_t otherwise)
 {
-    if (!told->process || end >= told->end) {
-        told->process = process;
-        told->range = range;
-        told->end = end;
-        told->duration = done - start;
-    }
-    told->sum = add_ns(told->sum, done - start);
-    told->calls++;
-}
-
-static void count_calls(struct timing *t, size_t u, const struct choice *choice, const int64_t *done)
-{
-    const struct process *p = choice->process;
-    const struct window *window = &choice->window;
-    const struct unit *unit = &t->report->unit[u];
-    const struct ranges *r = &p->ranges;
-    struct map places = {0}, wholes = {0};
-    int64_t began = moment(p, "telefuser.began", INT64_MIN);
-    size_t count, *order = stages_sorted(p, &count);
-    for (size_t i = 0; i < unit->stages; i++) map_put(&places, unit->stage[i].name, (uint32_t)i);
-    wholes_by_id(&wholes, p);
-    for (size_t i = 0; i < count; i++) {
-        size_t at = order[i];
-        uint32_t name = t->report->one[r->name[at]];
-        uint32_t place = name == NAME_NONE ? MAP_NONE : map_get(&places, name), whole = map_get(&wholes, r->id[at]);
-        int64_t end = whole == MAP_NONE ? r->end[at] : p->wholes.end[whole];
-        int64_t start = whole == MAP_NONE ? r->start[at] : p->wholes.start[whole];
-        bool counts = place != MAP_NONE && !(r->flags[at] & RANGE_CONTINUED) && end >= began;
-        int64_t last = r->flags[at] & TFI_RANGE_WAITS ? end : done_or(done, at, end);
-        if (counts && choice_stage(choice, at))
-            count_call(&t->told[u][place], p, r->id[at], MAX(start, window->from), MIN(end, window->to),
-                       MIN(last, window->to));
-    }
-    uint32_t run = map_get(&places, NAME_RUN);
-    if (!count && run != MAP_NONE && p->has_time)
-        count_call(&t->told[u][run], p, 0, MAX(p->first, window->from), MIN(p->last, window->to),
-                   MIN(p->last, window->to));
-    free(order);
-    map_free(&places);
-    map_free(&wholes);
+    return moment(process, "telefuser.began", otherwise);
 }
 
 /* ---- memory ---- */
@@ -201,9 +154,10 @@ static void find_memories(const struct timing *t)
     for (size_t u = 0; u < t->report->units; u++) {
         for (size_t i = 0; i < t->report->unit[u].stages; i++) {
             struct told *one = &t->told[u][i];
-            if (one->process) {
+            const struct stage_last *last = &one->sums->last;
+            if (last->process) {
                 told = mem_grow(told, &capacity, count + 1, sizeof *told);
-                map_put(&lasts[one->process - model->process], one->range, (uint32_t)count);
+                map_put(&lasts[last->process - model->process], last->range, (uint32_t)count);
                 told[count++] = one;
             }
         }
@@ -274,15 +228,15 @@ static struct row *all_rows(const struct timing *t, size_t *count)
             const struct report_stage *stage = &report->unit[u].stage[i];
             struct told *told = &t->told[u][i];
             uint32_t place = map_get(&places, stage->name);
-            if (!told->calls) continue;
+            if (!told->sums->told) continue;
             if (place == MAP_NONE) {
                 row = mem_grow(row, &capacity, *count + 1, sizeof *row);
                 row[*count] = (struct row){.name = stage->name, .first = INT64_MAX, .told = told};
                 map_put(&places, stage->name, place = (uint32_t)(*count)++);
             }
             row[place].first = MIN(row[place].first, stage->first);
-            row[place].longest = MAX(row[place].longest, told->duration);
-            row[place].calls += told->calls;
+            row[place].longest = MAX(row[place].longest, told->sums->last.time);
+            row[place].calls += told->sums->told;
             if (row[place].units++) row[place].last->next = told;
             told->unit = u;
             row[place].last = told;
@@ -301,8 +255,8 @@ static void put_parallel(struct out *out, const struct timing *t, const struct r
         out_format(out, "%s\n        {\"rank\": ", comma);
         put_rank(out, t->report->unit[told->unit].rank);
         out_puts(out, ", \"duration_ms\": ");
-        put_ms(out, told->duration);
-        out_format(out, ", \"calls\": %llu, \"peak_memory_gb\": ", (unsigned long long)told->calls);
+        put_ms(out, told->sums->last.time);
+        out_format(out, ", \"calls\": %llu, \"peak_memory_gb\": ", (unsigned long long)told->sums->told);
         put_gb(out, &told->memory);
         out_puts(out, "}");
         comma = ",";
@@ -349,7 +303,7 @@ void report_put_moment(struct out *out, const struct report *report)
     const struct process *asker = requester(report);
     json_t *request = said(asker, "telefuser.request_id", JSON_STRING);
     find_span(report, &first, &last);
-    first = moment(asker, "telefuser.began", first < last ? first : 0);
+    first = report_began(asker, first < last ? first : 0);
     time_t seconds = (time_t)(first / 1000000000);
     struct tm tm;
     int us = (int)(first % 1000000000 / 1000);
@@ -411,10 +365,10 @@ static void collect(struct timing *t)
         int64_t sum = 0;
         uint64_t calls = 0;
         t->told[u] = mem_zero(unit->stages + 1, sizeof **t->told);
-        for (size_t i = 0; i < unit->processes; i++) count_calls(t, u, &unit->scope[i]->choice, unit->done[i]);
         for (size_t i = 0; i < unit->stages; i++) {
-            sum = add_ns(sum, t->told[u][i].sum);
-            calls += t->told[u][i].calls;
+            const struct stage_row *sums = t->told[u][i].sums = unit->stage[i].sums;
+            sum = add_ns(sum, sums->told_time);
+            calls += sums->told;
         }
         t->total = MAX(t->total, sum);
         t->calls = MAX(t->calls, calls);
@@ -426,7 +380,7 @@ static void put_wall_clock(struct out *out, const struct report *report)
 {
     const struct process *asker = requester(report);
     const struct window *window = &report->unit[0].scope[0]->choice.window;
-    int64_t first, last, began = moment(asker, "telefuser.began", 0), ended = moment(asker, "telefuser.ended", 0);
+    int64_t first, last, began = report_began(asker, 0), ended = moment(asker, "telefuser.ended", 0);
     find_span(report, &first, &last);
     first = MAX(first, window->from);
     last = MIN(last, window->to);
