@@ -4,9 +4,8 @@
  */
 #include <stdlib.h>
 
-#include "ask/ops/dispatches.h"
+#include "ask/device/launch_sums.h"
 #include "ask/ops/rows.h"
-#include "ask/ops/walk.h"
 #include "ask/stages/order.h"
 #include "commands/report/report.h"
 
@@ -56,48 +55,46 @@ static void put_operators(struct out *out, const struct report *report)
 
 /* ---- dispatches ---- */
 
-struct dispatches {
-    struct map native, calls; /* by name: of other libraries, and how many */
-    uint64_t count, most;
-    uint32_t best; /* the name that is the most frequent */
-    int64_t time;
+struct dispatch {
+    uint32_t name; /* the key */
+    uint64_t calls;
 };
 
-static void add_dispatches(struct dispatches *d, const struct choice *choice, struct model *model)
-{
-    struct op_walk walk;
-    struct walked_op op;
-    op_walk_begin(&walk, choice->process, choice->attribution, choice->options, &model->names);
-    while (op_walk_next(&walk, &op)) {
-        if (!choice_call(choice, op.start, NO_PLACE) || (choice->by_stage && !choice_in_stage(choice, &op.at)) ||
-            !is_dispatch(model, op.name, op.scope, &d->native))
-            continue;
-        uint32_t known = map_get(&d->calls, op.name), now = known == MAP_NONE ? 1 : known + 1;
-        map_put(&d->calls, op.name, now);
-        d->best = now > d->most ? op.name : d->best;
-        d->most = MAX(d->most, now);
-        d->time = add_ns(d->time, op.end - op.start);
-        d->count++;
-    }
-    op_walk_end(&walk);
-}
-
+/* Names the most frequent one; of equal ones the first by name. */
 static void put_dispatches(struct out *out, const struct report *report)
 {
     struct model *model = &report->session->model;
-    struct dispatches d = {.best = NAME_NONE};
-    for (size_t u = 0; u < report->units; u++)
-        for (size_t i = 0; i < report->unit[u].processes; i++)
-            add_dispatches(&d, &report->unit[u].scope[i]->choice, model);
-    if (d.count) {
-        const struct name *name = names_get(&model->names, d.best);
-        out_format(out, "\ndispatches into other libraries: %llu, ", (unsigned long long)d.count);
-        report_put_time(out, d.time, 0);
+    struct launch_sums sums = {.model = model};
+    struct {
+        KEYED_ROWS(struct dispatch);
+    } by_name = {0};
+    struct dispatch most = {.name = NAME_NONE};
+    uint64_t count = 0;
+    int64_t time = 0;
+    for (size_t i = 0; i < report->session->chosen.processes; i++)
+        launch_sums_add(&sums, scope_begin(&report->session->chosen, i));
+    for (size_t i = 0; i < sums.count; i++) {
+        const struct launch_sum *row = &sums.row[i];
+        if (row->kind != DISPATCH) continue;
+        struct dispatch *of = keyed_row(&by_name.keyed, &row->head.name, sizeof of->name, sizeof *of);
+        of->calls += row->calls;
+        count += row->calls;
+        time = add_ns(time, row->head.time);
+    }
+    for (size_t i = 0; i < by_name.count; i++) {
+        const struct dispatch *of = &by_name.row[i];
+        if (of->calls > most.calls || (of->calls == most.calls && names_order(&model->names, of->name, most.name) < 0))
+            most = *of;
+    }
+    if (count) {
+        const struct name *name = names_get(&model->names, most.name);
+        out_format(out, "\ndispatches into other libraries: %llu, ", (unsigned long long)count);
+        report_put_time(out, time, 0);
         out_puts(out, "; most frequent: ");
         report_put_name(out, name->text, name->length, 70);
     }
-    map_free(&d.native);
-    map_free(&d.calls);
+    keyed_free(&by_name.keyed);
+    launch_sums_free(&sums);
 }
 
 /* ---- memory ---- */
