@@ -224,7 +224,7 @@ bool tfi_run_dir_choose(const char *dir, const char *pipeline, char *place, size
         tfi_fmt(own_pipeline, sizeof own_pipeline, "%s", pipeline);
         tfi_config.pipeline = own_pipeline;
     }
-    tfi_fmt(place, size, "%s", *made_dir ? made_dir : run_dir);
+    tfi_fmt(place, size, "%s", !same ? wanted : *made_dir ? made_dir : run_dir);
     return same;
 }
 

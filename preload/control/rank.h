@@ -21,8 +21,8 @@ const char *tfi_host(void);
 void tfi_run_dir_pass_on(void);
 
 /* Applies the program's own choice of where files go: a directory, or, if the user set none, the pipeline in the
- * default name (NULL: no choice). It has effect until the directory is made. Sets `place` to the directory in effect;
- * false if that is not the one chosen. */
+ * default name (NULL: no choice). It has effect until the directory is made. Sets `place` to the directory that was
+ * chosen, or to the one in effect; false if the two differ. */
 bool tfi_run_dir_choose(const char *dir, const char *pipeline, char *place, size_t size);
 
 /* "TFI_RUN_DIR=..." for a child's environment; NULL before the constructor has run. */

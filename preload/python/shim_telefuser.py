@@ -145,9 +145,10 @@ def _telefuser_setters(module):
         if not environ.get('TFI_OUTPUT_DIR'):
             wanted = environ.get('TELEFUSER_PROFILER_OUTPUT_DIR', '')
         used = _run_dir(wanted, environ.get('TFI_PIPELINE_NAME') or environ.get('TELEFUSER_PIPELINE_NAME', ''))
-        if used.startswith('!'):
-            _warn("TeleFuser's %s comes too late: recording has begun and continues in %s. Call it before the first operator, "
-                  'stage or CUDA call, or set TFI_OUTPUT_DIR' % (call, used[1:]))
+        later[:] = [used[1:]] if used.startswith('!') else []
+        if later:
+            _warn("TeleFuser's %s: recording has begun, and its traces stay in %s; TeleFuser's own files go to %s"
+                  % (call, _run_dir(None, None), later[0]))
         elif 'TFI_RUN_DIR' in environ:
             environ['TFI_RUN_DIR'] = used
 
@@ -167,14 +168,19 @@ def _telefuser_setters(module):
             _attach(sys.modules['torch'])
 
     def _get_profiler_output_dir():
-        used = _run_dir(None, None)
-        return module.Path(used.lstrip('!')) if used else theirs()
+        return module.Path(later[0]) if later else _telefuser_run_dir(module) or theirs()
 
+    later = []  # where TeleFuser's own files go, if that was said after the first trace was begun
     theirs = module._get_profiler_output_dir
     for made, of in ((set_profiler_output_dir, set_dir), (set_pipeline_name, set_pipeline), (enable_profiler_for_names, enable),
                      (_get_profiler_output_dir, theirs)):
         made.__annotations__ = of.__annotations__
         setattr(module, of.__name__, _mark_disguise(made, of))
+
+
+def _telefuser_run_dir(module):
+    used = _run_dir(None, None)
+    return module.Path(used) if used else None
 
 
 def _mark_telefuser(module):
@@ -310,7 +316,7 @@ def _telefuser_contexts(module):
         logger.info(f'{context._rank_info} [Timing] {context.name}: {context._duration_ms:.2f} {unit}{context._format_memory_info()}')
         if context._enable_profiler:
             for log, file, suffix in ((logger, 'Chrome trace', '.trace.json.gz'), (breaking, 'Kernel breakdown', '.breakdown.json')):
-                path = module._get_profiler_output_dir() / f'{_mark_file_name(context.name)}_rank{context._rank}{suffix}'
+                path = (_telefuser_run_dir(module) or module._get_profiler_output_dir()) / f'{_mark_file_name(context.name)}_rank{context._rank}{suffix}'
                 log.info(f'{context._rank_info} [Profiler] {file}: {path}')
 
     @_guarded

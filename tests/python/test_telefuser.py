@@ -272,7 +272,7 @@ with p.ProfilingContext('denoise'):
 with p.ProfilingContext('decode'):
     torch.ones(3) * 2
 print(p.get_profiler_output_dir())
-p.set_profiler_output_dir('too/late')
+p.set_profiler_output_dir('later/place')
 print(p.get_profiler_output_dir())
 p.enable_profiler_for_names('*')
 with p.ProfilingContext('decode'):
@@ -280,18 +280,44 @@ with p.ProfilingContext('decode'):
 """
 
 
+LATE = """
+import torch
+from telefuser.utils import profiler as p
+torch.ones(3) + 1
+p.set_pipeline_name('wan21')
+p.reset_timing_registry('r')
+p.ProfilingContext('decode')(lambda x: x + 1)(torch.ones(2))
+p.set_pipeline_name('wan22')
+print(p.get_profiler_output_dir())
+"""
+
+
 def test_setters(run, python, analyze, tmp_path):
-    """The setters choose the directory until something is written, and the activities; the getter returns it."""
+    """The setters choose the directory until something is written, and the activities; the getter returns it. A later setter
+    chooses where TeleFuser's own files go. A directory in use stays."""
     result = run([python, '-W', 'ignore', '-c', SETTERS], {'TFI_OUTPUT_DIR': None, 'TELEFUSER_LOG_LEVEL': 'ERROR'}, timeout=200)
     assert result.rc == 0, result.err[-2000:]
     first, *rest = [line for line in result.out.splitlines() if line.startswith('/')]
-    there = tmp_path / 'named' / 'here'
-    assert re.fullmatch(rf'{tmp_path}/work_dirs/profiler_output/wan21/\d{{8}}_\d{{4}}', first) and rest == [str(there)] * 3
-    assert list(there.glob('*.tfr')) and not (tmp_path / 'work_dirs').exists() and not (tmp_path / 'too').exists()
+    there, later = tmp_path / 'named' / 'here', tmp_path / 'later' / 'place'
+    assert re.fullmatch(rf'{tmp_path}/work_dirs/profiler_output/wan21/\d{{8}}_\d{{4}}', first) and rest == [str(there), str(there), str(later)]
+    assert list(there.glob('*.tfr')) and not (tmp_path / 'work_dirs').exists() and not (there / 'timing.json').exists()
+    assert json.loads((later / 'timing.json').read_text())['stages'].keys() == {'denoise', 'decode'}
     line, = [line for line in result.err.splitlines() if line.startswith('tfinject: ')]
-    assert "set_profiler_output_dir('too/late') comes too late" in line and str(there) in line
+    assert "set_profiler_output_dir('later/place')" in line and str(there) in line and str(later) in line
     calls = {row['name']: row['calls'] for row in analyze('ops', there)['rows']}
     assert {name: calls.get(f'aten::{name}', 0) for name in ('add', 'mul', 'div')} == {'add': 1, 'mul': 0, 'div': 1}
+
+
+def test_a_late_name(run, python, tmp_path):
+    """set_pipeline_name after the first operator names the directory of what TeleFuser writes afterwards; the trace stays."""
+    result = run([python, '-W', 'ignore', '-c', LATE], {'TFI_OUTPUT_DIR': None, 'TELEFUSER_LOG_LEVEL': 'ERROR'}, timeout=200)
+    assert result.rc == 0, result.err[-2000:]
+    base = tmp_path / 'work_dirs' / 'profiler_output'
+    minute, = (p.name for p in (base / 'default').iterdir())
+    assert result.out == f'{base}/wan22/{minute}\n' and sorted(p.name for p in base.iterdir()) == ['default', 'wan22']
+    assert sorted(p.name for p in (base / 'wan22' / minute).iterdir()) == ['timing.json', 'timing_io_signature.json']
+    assert [p.suffix for p in (base / 'default' / minute).glob('*') if p.suffix in ('.tfr', '.live')] == ['.tfr']
+    assert result.err.count('tfinject: ') == 2
 
 
 def test_a_users_directory_goes_first(run, python, tmp_path):
