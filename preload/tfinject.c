@@ -88,7 +88,9 @@ static bool open_trace(void)
 {
     char file[TFI_NAME_BYTES];
     if (!tfi_trace_create()) {
-        tfi_log(TFI_LOG_WARN,
+        /* A program that another user executes within a run may not write there: it says no more than without us. */
+        bool another_user = errno == EACCES && tfi_config.inherited_dir;
+        tfi_log(another_user ? TFI_LOG_INFO : TFI_LOG_WARN,
                 "nothing is recorded in process %d: %s%s%s cannot be created (%s). Set TFI_OUTPUT_DIR to a directory "
                 "of yours",
                 tfi_trace_pid, tfi_trace_dir.path, tfi_trace_name[0] ? "/" : "", tfi_trace_name, tfi_error_name(errno));

@@ -7,7 +7,7 @@
  * process has made a run directory, a file in /dev/shm takes its place; the process that ends the run removes it.
  * A process that can use neither speaks.
  *
- * Any thread may come here, with little stack, so all buffers are static. A lock that cannot be taken means: speak.
+ * Any thread may come here, with little stack, so no buffer lies on it. A lock that cannot be taken means: speak.
  */
 #include "control/once.h"
 
@@ -37,9 +37,12 @@ static struct {
     pid_t process; /* 0: free */
     bool mine;
 } known[64];
-static struct tfi_dir place; /* the run directory, where no trace of this process is open */
-static bool is_parent;       /* this process has made others */
-static bool uses_memory;     /* it has a line in /dev/shm */
+static struct room {
+    struct tfi_dir place; /* the run directory, where no trace of this process is open */
+    char text[16384], name[TFI_NAME_BYTES], line[256], path[TFI_PATH_BYTES];
+} * room;                /* mapped when the first thing is said: a program may have little room for variables */
+static bool is_parent;   /* this process has made others */
+static bool uses_memory; /* it has a line in /dev/shm */
 
 static uint64_t number_of(const char *kind)
 {
@@ -52,7 +55,7 @@ static uint64_t number_of(const char *kind)
 static struct tfi_dir *run_dir(void)
 {
     if (tfi_trace_dir.inode && tfi_trace_pid == tfi_getpid()) return &tfi_trace_dir;
-    return tfi_run_dir_open(&place) ? &place : NULL;
+    return tfi_run_dir_open(&room->place) ? &room->place : NULL;
 }
 
 /* A line is KIND PID TIME TOKEN, the first three in hexadecimal. True if it says that this run has said the kind. */
@@ -71,10 +74,9 @@ static bool is_said(const char *line, uint64_t kind)
 /* The first line in the file that says it; NULL if there is none. */
 static const char *find(struct tfi_dir *dir, const char *name, uint64_t kind)
 {
-    static char text[16384];
-    ssize_t bytes = tfi_dir_read(dir, name, text, sizeof text);
-    if (bytes == (ssize_t)sizeof text - 1) tfi_dir_remove(dir, name); /* of many runs */
-    for (const char *line = text; bytes > 0 && *line; line++) {
+    ssize_t bytes = tfi_dir_read(dir, name, room->text, sizeof room->text);
+    if (bytes == (ssize_t)sizeof room->text - 1) tfi_dir_remove(dir, name); /* of many runs */
+    for (const char *line = room->text; bytes > 0 && *line; line++) {
         const char *end = strchr(line, '\n');
         if (!end) return NULL;
         if (is_said(line, kind)) return line;
@@ -86,10 +88,10 @@ static const char *find(struct tfi_dir *dir, const char *name, uint64_t kind)
 /* True if this process is the first to say it by the file `name`, or if there can be no such file. */
 static bool claim(struct tfi_dir *dir, const char *name, uint64_t kind, bool *possible)
 {
-    static char line[256];
+    char *line = room->line;
     *possible = true;
     if (find(dir, name, kind)) return false;
-    size_t length = tfi_fmt(line, sizeof line, "%lx %x %lx %s\n", (unsigned long)kind, (unsigned)tfi_getpid(),
+    size_t length = tfi_fmt(line, sizeof room->line, "%lx %x %lx %s\n", (unsigned long)kind, (unsigned)tfi_getpid(),
                             (unsigned long)tfi_realtime_ns(), tfi_run_token());
     *possible = tfi_dir_add_line(dir, name, line);
     const char *first = *possible ? find(dir, name, kind) : NULL;
@@ -97,23 +99,22 @@ static bool claim(struct tfi_dir *dir, const char *name, uint64_t kind, bool *po
 }
 
 /* Opens /dev/shm and sets the file's name there; false if this run has none. */
-static bool open_memory(char *name, size_t size)
+static bool open_memory(void)
 {
     const char *token = tfi_run_token();
-    tfi_fmt(name, size, "tfinject.%u.%s.said", (unsigned)geteuid(), token);
-    return *token && !strchr(token, '/') && tfi_dir_open(&place, "/dev/shm");
+    tfi_fmt(room->name, sizeof room->name, "tfinject.%u.%s.said", (unsigned)geteuid(), token);
+    return *token && !strchr(token, '/') && tfi_dir_open(&room->place, "/dev/shm");
 }
 
 static bool decide(uint64_t kind)
 {
-    static char name[TFI_NAME_BYTES];
     bool possible = false, first = true;
     struct tfi_dir *dir = run_dir();
     if (dir) first = claim(dir, SAID, kind, &possible);
-    tfi_dir_close(&place);
+    tfi_dir_close(&room->place);
     uses_memory |= !possible;
-    if (!possible && open_memory(name, sizeof name)) first = claim(&place, name, kind, &possible);
-    tfi_dir_close(&place);
+    if (!possible && open_memory()) first = claim(&room->place, room->name, kind, &possible);
+    tfi_dir_close(&room->place);
     return first;
 }
 
@@ -125,7 +126,7 @@ bool tfi_once(const char *text)
     if (tfi_config.secure || !tfi_lock_within(&lock, 100)) return true;
     while (i < TFI_COUNT(known) && known[i].process == process && known[i].kind != kind) i++;
     bool mine = true;
-    if (i < TFI_COUNT(known)) {
+    if (i < TFI_COUNT(known) && tfi_map_once(&room, sizeof *room)) {
         if (known[i].process != process) {
             for (size_t k = i; k < TFI_COUNT(known); k++) known[k].process = 0; /* a parent's */
             known[i].mine = decide(kind);
@@ -160,22 +161,21 @@ void tfi_run_has_trace(void)
 
 void tfi_run_ends(const char *reason)
 {
-    static char name[TFI_NAME_BYTES], path[TFI_PATH_BYTES];
     static bool done;
     bool traces = false, awake = tfi_trace_dir.inode && tfi_trace_pid == tfi_getpid();
     if (done || tfi_config.secure || strcmp(reason, "exec") == 0) return;
     if (!(awake || is_parent || uses_memory) || !tfi_run_is_mine()) return;
     done = true;
-    if (!tfi_lock_within(&lock, 100)) return;
+    if (!tfi_map_once(&room, sizeof *room) || !tfi_lock_within(&lock, 100)) return;
     struct tfi_dir *dir = run_dir();
     if (dir) traces = has_traces(dir);
-    if (traces) tfi_fmt(path, sizeof path, "%s", dir->path);
-    tfi_dir_close(&place);
-    if (open_memory(name, sizeof name)) tfi_dir_remove(&place, name);
-    tfi_dir_close(&place);
+    if (traces) tfi_fmt(room->path, sizeof room->path, "%s", dir->path);
+    tfi_dir_close(&room->place);
+    if (open_memory()) tfi_dir_remove(&room->place, room->name);
+    tfi_dir_close(&room->place);
     tfi_unlock(&lock);
-    const char *quote = strpbrk(path, " '\"\\$`&;|<>()*?[]{}#!") ? "'" : "";
-    if (traces) tfi_log(TFI_LOG_WARN, "the traces are ready for: tfanalyze %s%s%s", quote, path, quote);
+    const char *quote = strpbrk(room->path, " '\"\\$`&;|<>()*?[]{}#!") ? "'" : "";
+    if (traces) tfi_log(TFI_LOG_WARN, "the traces are ready for: tfanalyze %s%s%s", quote, room->path, quote);
 }
 
 void tfi_once_constructor(void)

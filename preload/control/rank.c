@@ -293,11 +293,9 @@ static void refuse(struct tfi_dir *dir, const char *note)
 }
 
 /* Replaces the directory's name by the one that the first rank of the job has left in a note. A process that makes its
- * directory leaves the note itself if there is none. */
-static void agree(char *path, size_t size, bool make)
+ * directory leaves the note itself if there is none. `beside` is used meanwhile. */
+static void agree(char *path, size_t size, struct tfi_dir *beside, bool make)
 {
-    static struct tfi_dir for_each[2]; /* a thread may open the directory while another one makes it */
-    struct tfi_dir *beside = &for_each[make];
     char id[200], note[TFI_NAME_BYTES], name[TFI_NAME_BYTES];
     struct stat st;
     char *slash = strrchr(path, '/');
@@ -370,7 +368,7 @@ bool tfi_run_dir_make(struct tfi_dir *dir)
     making = true;
     look_for_rank(); /* a script may set RANK before the first stage; a variable removed since was read at start */
     tfi_fmt(path, sizeof path, "%s", run_dir);
-    agree(path, sizeof path, true);
+    agree(path, sizeof path, dir, true);
     bool made = open_own(dir, path, sizeof path, true);
     if (made) tfi_fmt(made_dir, sizeof made_dir, "%s", path);
     making = false;
@@ -383,7 +381,7 @@ bool tfi_run_dir_open(struct tfi_dir *dir)
     if (making) return false;
     if (*made_dir) return tfi_dir_open(dir, made_dir);
     tfi_fmt(path, sizeof path, "%s", run_dir);
-    agree(path, sizeof path, false);
+    agree(path, sizeof path, dir, false);
     return open_own(dir, path, sizeof path, false);
 }
 

@@ -27,7 +27,7 @@ static void begin(struct tfi_thread *thread, struct tfi_chunk *chunk)
     chunk->tid = thread->tid;
     __atomic_store_n(&chunk->state, TFI_CHUNK_OPEN, __ATOMIC_RELEASE);
     thread->next = (uint8_t *)(chunk + 1);
-    thread->limit = (uint8_t *)chunk + chunk->bytes;
+    thread->limit = (uint8_t *)chunk + tfi_pool_bytes(chunk);
     memset(thread->recent, 0, sizeof thread->recent);
     __atomic_store_n(&thread->chunk, chunk, __ATOMIC_RELEASE);
 }

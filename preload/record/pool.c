@@ -21,6 +21,7 @@
 
 #include "base/files.h"
 #include "base/fmt.h"
+#include "base/leftovers.h"
 #include "base/process.h"
 #include "base/sys.h"
 #include "base/tfi.h"
@@ -57,6 +58,7 @@ struct grown {
     uint32_t start, end, ready;
 };
 static struct grown texts, slots, strings, small, large;
+static uint64_t strings_used;
 static bool is_full; /* the file system gave no further page: the pool keeps those it has */
 
 /* A free chunk outside the mapping. */
@@ -177,6 +179,8 @@ static void *map_file(struct tfi_dir *dir, const char *name)
     if (!tfi_file_has_room(TFI_POOL_BYTES)) return NULL; /* a larger file than RLIMIT_FSIZE would kill the process */
     int fd = tfi_dir_create(dir, name, O_RDWR);
     if (fd < 0) return NULL;
+    tfi_leftover_hold(fd);
+    syscall(SYS_fchmod, fd, 0400); /* a file that somebody cuts shorter kills whoever uses the mapping */
     void *p = tfi_fstat(fd, &st) == 0 ? map_pages(fd) : NULL;
     int error = errno;
     syscall(SYS_close, fd);
@@ -205,7 +209,9 @@ static void *map_beside(struct tfi_dir *dir, const char *trace)
     if (p) return p;
     if (!suits) errno = EOPNOTSUPP;
     tfi_fmt(name, sizeof name, "tfinject.%u.%s.live", (unsigned)geteuid(), trace);
-    return shm_has_room() && tfi_dir_make(&elsewhere, "/dev/shm") ? map_file(&elsewhere, name) : NULL;
+    if (!shm_has_room() || !tfi_dir_make(&elsewhere, "/dev/shm")) return NULL;
+    tfi_leftovers_remove(&elsewhere);
+    return map_file(&elsewhere, name);
 }
 
 static void *map_in_live_dir(const char *trace, const char *live_dir)
@@ -243,6 +249,7 @@ bool tfi_pool_open(struct tfi_dir *dir, const char *name, const char *live_dir)
 {
     lock = (struct tfi_lock){0};
     spare = NULL;
+    strings_used = 0;
     place.dir = NULL;
     forget_pages();
     tfi_dir_close(&elsewhere);
@@ -380,9 +387,31 @@ struct tfi_chunk *tfi_pool_take(bool big)
     return chunk;
 }
 
+uint32_t tfi_pool_bytes(const struct tfi_chunk *chunk)
+{
+    uint64_t offset = (uint64_t)((uintptr_t)chunk - (uintptr_t)tfi_live);
+    return is_in_mapping(chunk) && offset >= LARGE_OFFSET ? TFI_LARGE_BYTES : TFI_SMALL_BYTES;
+}
+
+char *tfi_pool_strings(void)
+{
+    return at(STRINGS_OFFSET);
+}
+
+uint64_t tfi_pool_strings_used(void)
+{
+    return __atomic_load_n(&strings_used, __ATOMIC_ACQUIRE);
+}
+
+void tfi_pool_use_strings(uint64_t bytes)
+{
+    __atomic_store_n(&strings_used, bytes, __ATOMIC_RELEASE);
+    __atomic_store_n(&tfi_live->strings_used, bytes, __ATOMIC_RELEASE);
+}
+
 bool tfi_pool_has_strings(uint64_t bytes)
 {
-    return bytes <= tfi_live->strings.bytes && make_ready(&strings, STRINGS_OFFSET + (uint32_t)bytes);
+    return bytes <= SMALL_OFFSET - STRINGS_OFFSET && make_ready(&strings, STRINGS_OFFSET + (uint32_t)bytes);
 }
 
 void tfi_pool_give(struct tfi_chunk *chunk)

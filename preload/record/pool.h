@@ -41,6 +41,14 @@ uint64_t tfi_next_serial(void);
 /* Takes a free chunk, a large one if `big` is true and one is free; NULL if there is no memory. */
 struct tfi_chunk *tfi_pool_take(bool big);
 
+/* The chunk's size. The file may have been changed by others, so nothing in it says where memory ends. */
+uint32_t tfi_pool_bytes(const struct tfi_chunk *chunk);
+
+/* The region of strings, and how much of it is used. */
+char *tfi_pool_strings(void);
+uint64_t tfi_pool_strings_used(void);
+void tfi_pool_use_strings(uint64_t bytes);
+
 /* True if the region of strings has room for `bytes` in all. Only under the lock of the strings. */
 bool tfi_pool_has_strings(uint64_t bytes);
 

@@ -153,16 +153,16 @@ static struct text *keep(const char *bytes, size_t length)
 /* Puts the string into the live file's region; false if there is no room and none can be made. */
 static bool store(uint32_t number, const char *bytes, size_t length)
 {
-    struct tfi_live *live = tfi_live;
     struct tfi_string head = {number, (uint32_t)length};
     size_t need = (sizeof head + length + 7) & ~(size_t)7;
-    if (!tfi_pool_has_strings(live->strings_used + need) && !(tfi_writer_reset_strings() && tfi_pool_has_strings(need)))
+    if (!tfi_pool_has_strings(tfi_pool_strings_used() + need) &&
+        !(tfi_writer_reset_strings() && tfi_pool_has_strings(need)))
         return false;
-    char *to = (char *)live + live->strings.offset + live->strings_used;
+    char *to = tfi_pool_strings() + tfi_pool_strings_used();
     memcpy(to, &head, sizeof head);
     memcpy(to + sizeof head, bytes, length);
     memset(to + sizeof head + length, 0, need - sizeof head - length);
-    __atomic_store_n(&live->strings_used, live->strings_used + need, __ATOMIC_RELEASE);
+    tfi_pool_use_strings(tfi_pool_strings_used() + need);
     return true;
 }
 

@@ -175,10 +175,10 @@ void tfi_writer_begin(const struct tfi_text *info)
 static bool flush_strings(void)
 {
     if (!begin()) return false;
-    uint64_t used = __atomic_load_n(&tfi_live->strings_used, __ATOMIC_ACQUIRE);
+    uint64_t used = tfi_pool_strings_used();
     if (used == trace.strings_done) return true;
-    const char *from = (const char *)tfi_live + tfi_live->strings.offset + trace.strings_done;
-    if (!append_plain(TFI_BLOCK_STRINGS, from, used - trace.strings_done)) return false;
+    if (!append_plain(TFI_BLOCK_STRINGS, tfi_pool_strings() + trace.strings_done, used - trace.strings_done))
+        return false;
     trace.strings_done = used;
     return true;
 }
@@ -188,7 +188,7 @@ bool tfi_writer_reset_strings(void)
     if (!tfi_lock(&trace.lock)) return false;
     bool ok = flush_strings();
     if (ok) {
-        __atomic_store_n(&tfi_live->strings_used, 0, __ATOMIC_RELEASE);
+        tfi_pool_use_strings(0);
         trace.strings_done = 0;
     }
     tfi_unlock(&trace.lock);
@@ -271,13 +271,20 @@ static int append_chunk(const struct tfi_chunk *chunk, struct tfi_block *head, c
     return 0;
 }
 
+/* The bytes of its rows; never more than there are, even if others have changed the live file. */
+static uint32_t committed(const struct tfi_chunk *chunk)
+{
+    uint32_t bytes = __atomic_load_n(&chunk->committed, __ATOMIC_ACQUIRE), room = tfi_pool_bytes(chunk) - sizeof *chunk;
+    return bytes < room ? bytes : room;
+}
+
 /* Appends a chunk's rows; false if an append failed. With `pack` the encoder packs them, and no other thread may use
  * it. With `stays` the caller holds the lock, and the chunk stays in the live file. Records not appended are counted,
  * except a failed append of a chunk that stays. */
 static bool append_one(struct tfi_chunk *chunk, bool pack, bool stays)
 {
     const uint8_t *payload = (const uint8_t *)(chunk + 1);
-    uint32_t bytes = __atomic_load_n(&chunk->committed, __ATOMIC_ACQUIRE);
+    uint32_t bytes = committed(chunk);
     struct tfi_block head = {0};
     if (!bytes) return true;
     if (pack && encoder)
@@ -395,7 +402,7 @@ bool tfi_writer_has_complained(void)
  * appended now is lost, and counted. */
 static bool finish_one(struct tfi_chunk *chunk)
 {
-    uint32_t records = tfi_count_rows(chunk + 1, chunk->committed);
+    uint32_t records = tfi_count_rows(chunk + 1, committed(chunk));
     if (append_one(chunk, true, true)) return true;
     bool lasts = tfi_pool_lasts(chunk);
     if (!lasts) tfi_count_drop(TFI_DROP_APPEND, records);

@@ -479,6 +479,12 @@ ROWS = [
     # Ranks on several hosts write into directories of their own.
     row('hosts-do-not-agree', 'rundir.py::test_hosts_agree[env0]', 'preload/control/rank.c',
         '    *slash = 0;\n    bool opened', '    return;\n    *slash = 0;\n    bool opened'),
+    # A new run removes the live file of a process that runs.
+    row('a-file-in-use-is-removed', 'little.py::test_what_killed_processes_leave_in_memory', 'preload/base/leftovers.c',
+        'ours && syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) == 0', 'ours'),
+    # Holes in the live file kill the program.
+    row('size-from-the-live-file', 'little.py::test_a_hole_in_the_live_file[the chunks]', 'preload/record/chunk.c',
+        'thread->limit = (uint8_t *)chunk + tfi_pool_bytes(chunk);', 'thread->limit = (uint8_t *)chunk + chunk->bytes;'),
     # Each process of a run says the same.
     row('said-by-each-process', 'messages.py::test_a_kind_of_message_is_said_once_a_run[chosen]', 'preload/control/once.c',
         '    if (find(dir, name, kind)) return false;\n', ''),

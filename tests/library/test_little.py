@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,46 @@ def test_no_room_for_the_pool(run, analyze, tmp_path):
         assert row['complete'] and row['events']['io'] > 0
     finally:
         subprocess.run(['umount', '-l', mount], check=False)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='needs root to mount a small tmpfs')
+def test_what_killed_processes_leave_in_memory(run, victim, lib, tmp_path):
+    """A new run removes a live file in /dev/shm a day after it found nobody in it, and never one that is in use."""
+    mount, old = tmp_path / 'small', time.time() - 2 * 86400
+    mount.mkdir()
+    if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', mount], capture_output=True).returncode != 0:
+        pytest.skip('mounting a tmpfs is not allowed here')
+
+    def look(mode):
+        live.chmod(mode)
+        os.utime(live, (old, old))
+        run([victim('script'), 'push=b', 'pop'], {'TFI_OUTPUT_DIR': mount / 'run'})
+        return live.exists() and live.stat().st_mode & 0o7777, live.exists() and live.stat().st_mtime > old + 60
+    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(mount / 'run')}
+    held = subprocess.Popen([victim('script'), 'push=a', 'say=ready', 'wait=100000', 'pop'], env=env, stdout=subprocess.PIPE)
+    try:
+        assert held.stdout.readline() == b'ready\n'
+        live, = Path('/dev/shm').glob(f'tfinject.*.{held.pid}.tfr.live')
+        assert look(0o1600) == (0o1600, False), 'somebody maps the file'
+        held.kill()
+        held.wait()
+        assert look(0o600) == (0o1600, True), 'found free for the first time'
+        assert look(0o1600) == (False, False)
+    finally:
+        held.kill()
+        held.communicate()
+        subprocess.run(['umount', '-l', mount], check=False)
+
+
+@pytest.mark.parametrize('where', ['everything', 'the head and the names', 'the chunks'])
+def test_a_hole_in_the_live_file(run, victim, where):
+    """Somebody cuts holes into the live file again and again: the program runs on, whatever becomes of its trace."""
+    begin, length = {'everything': (0, 16 << 20), 'the head and the names': (0, 2 << 20), 'the chunks': (2 << 20, 14 << 20)}[where]
+    hole = f'system=fallocate --punch-hole --offset {begin} --length {length} $TFI_OUTPUT_DIR/*.live'
+    part = [*(word for i in range(700) for word in (f'push=stage {i}', f'call={i}', f'a.call={i}', 'pop')), hole, 'push=open']
+    steps = [*part, *(word.replace('stage', 'more') for word in part), *part, 'pop', 'pop', 'pop', 'say=end']
+    result = run([victim('script'), *steps], {'TFI_WITH_STACK': '1'}, preload='test')
+    assert (result.rc, result.out) == (0, 'end\n'), result.err
 
 
 # ---- what the process may need itself, or no longer has ----

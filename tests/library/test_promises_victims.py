@@ -277,6 +277,25 @@ def test_two_users_at_once_in_one_directory(public):
     assert all(stages(scripted.trace(path)) == ['a'] for path in traces)
 
 
+def test_a_program_that_another_user_executes(run, public):
+    """It may not write into the run directory. It runs as without the library and says nothing; TFI_LOG=info says why."""
+    it = f'{public}/lib/script push=a pop say=done'
+    for level, lines in (None, 0), ('info', 1):
+        result = run(['bash', '-c', f'{it}; exec {" ".join(as_user(USERS[0], [it]))}'],
+                     {'LD_PRELOAD': f'{public}/lib/libtfinject.so', 'TFI_OUTPUT_DIR': public / f'run{level}', 'TFI_LOG': level}, preload=False)
+        assert (result.rc, result.out) == (0, 'done\n' * 2)
+        assert result.err.count('nothing is recorded') == lines and (level or not result.err)
+
+
+def test_a_user_cannot_cut_a_live_file_by_accident(run, public):
+    """Writing to it is refused: a shorter file would kill the program that maps it."""
+    cut = 'system=for f in $TFI_OUTPUT_DIR/*.live; do truncate -s 0 $f 2>/dev/null && echo cut; cp /etc/passwd $f 2>/dev/null && echo cut; done; true'
+    command = as_user(USERS[0], ['env', f'LD_PRELOAD={public}/lib/libtfinject.so', public / 'lib/script', 'push=a', cut, 'push=b', 'pop', 'pop', 'say=end'])
+    result = run(command, {'TFI_OUTPUT_DIR': public / 'run'}, preload=False)
+    assert (result.rc, result.out, result.err) == (0, 'end\n', '')
+    assert sorted(stages(only(scripted.traces(public / 'run')))) == ['a', 'b']
+
+
 # ---- stopped processes and little memory ----
 
 def stopped_for(run_environment, victim, tmp_path, seconds):

@@ -11,7 +11,6 @@
 #include "unit.h"
 
 #define ROUNDS 300000
-#define STRINGS_OFFSET 65536u
 
 static const char *const keys[] = {"first", "second"};
 static char value[2][2][600]; /* by key: a short one and a long one */
@@ -31,9 +30,8 @@ static void prepare(struct tfi_thread *t, void **room)
     *room = tfi_map(65536);
     ck_assert_ptr_nonnull(*room);
     t->chunk = *room;
-    tfi_live = tfi_map(1u << 20);
+    tfi_live = tfi_map(TFI_POOL_BYTES);
     ck_assert_ptr_nonnull(tfi_live);
-    tfi_live->strings = (struct tfi_region){STRINGS_OFFSET, (1u << 20) - STRINGS_OFFSET};
     ck_assert(tfi_strings_init());
 }
 

@@ -1,0 +1,74 @@
+/* leftovers.c - removes what killed processes have left in /dev/shm, where it would take memory for ever.
+ *
+ * A file there is held by a lock on its open file, which lives as long as the process maps it: the kernel releases the
+ * lock when the process is gone, in whatever pid namespace it was. A fork's child that inherits the mapping holds it too.
+ * Times say little, because writing to a mapping changes none. So the first process that finds a file free sets its time
+ * and its sticky bit.
+ */
+#include "base/leftovers.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/files.h"
+#include "base/fmt.h"
+#include "base/sys.h"
+
+#define KEPT_SECONDS 86400
+#define FOUND S_ISVTX
+
+/* The kernel's struct linux_dirent64, which no header has. */
+struct entry {
+    uint64_t inode;
+    int64_t offset;
+    uint16_t bytes;
+    uint8_t type;
+    char name[];
+};
+
+void tfi_leftover_hold(int fd)
+{
+    syscall(SYS_flock, fd, LOCK_EX | LOCK_NB);
+}
+
+static void look_at(struct tfi_dir *dir, const char *name)
+{
+    struct stat st;
+    int fd =
+        (int)syscall(SYS_openat, tfi_dir_fd(dir), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
+    if (fd < 0) return;
+    bool ours = tfi_fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid();
+    if (ours && syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) == 0) {
+        if (!(st.st_mode & FOUND)) {
+            syscall(SYS_utimensat, fd, NULL, NULL, 0);
+            syscall(SYS_fchmod, fd, (st.st_mode & 0777) | FOUND);
+        } else if (st.st_mtime < time(NULL) - KEPT_SECONDS) {
+            tfi_dir_remove(dir, name);
+        }
+    }
+    syscall(SYS_close, fd);
+}
+
+void tfi_leftovers_remove(struct tfi_dir *dir)
+{
+    enum { ROOM = 8192 };
+    char *entries = tfi_map(ROOM);
+    char begin[40];
+    long bytes;
+    size_t length = tfi_fmt(begin, sizeof begin, "tfinject.%u.", (unsigned)geteuid());
+    if (!entries) return;
+    int fd = (int)syscall(SYS_openat, tfi_dir_fd(dir), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    while (fd >= 0 && (bytes = syscall(SYS_getdents64, fd, entries, (size_t)ROOM)) > 0) {
+        for (long at = 0; at < bytes;) {
+            const struct entry *e = (const struct entry *)(entries + at);
+            if (strncmp(e->name, begin, length) == 0) look_at(dir, e->name);
+            at += e->bytes;
+        }
+    }
+    if (fd >= 0) syscall(SYS_close, fd);
+    tfi_unmap(entries, ROOM);
+}
