@@ -60,7 +60,7 @@ struct meetings {
     size_t most;  /* collectives to keep of an input */
 };
 
-static int by_time(const void *a, const void *b)
+static int parts_by_time(const void *a, const void *b)
 {
     const struct comm_part *x = a, *y = b;
     int64_t first = x->call_start != UNKNOWN_TIME ? x->call_start : x->start;
@@ -69,7 +69,7 @@ static int by_time(const void *a, const void *b)
 }
 
 /* Takes the earliest collectives of a process. */
-static void take(void *argument, const struct process *process)
+static void take_readings(void *argument, const struct process *process)
 {
     struct meetings *m = argument;
     struct selection alone;
@@ -78,7 +78,7 @@ static void take(void *argument, const struct process *process)
     struct comm_taken *taken = comm_reduction.take(scope_begin(&alone, 0));
     struct comm_summary *parts = &taken->parts;
     if (parts->count > m->most) {
-        qsort(parts->part, parts->count, sizeof *parts->part, by_time);
+        qsort(parts->part, parts->count, sizeof *parts->part, parts_by_time);
         parts->count = m->most;
         comm_fit(parts);
     }
@@ -96,7 +96,7 @@ static void read_again(struct meetings *m, const struct selection *chosen, const
     for (size_t i = 0; i < chosen->processes; i++)
         inputs_add_again(&m->inputs, &chosen->inputs->input[chosen->process[i]->input]);
     inputs_read(&m->inputs, &m->model,
-                &(struct reading){.needs = {.collectives = true}, .jobs = 1, .take = take, .argument = m});
+                &(struct reading){.needs = {.collectives = true}, .jobs = 1, .take = take_readings, .argument = m});
 }
 
 static void forget_again(struct meetings *m, size_t inputs)

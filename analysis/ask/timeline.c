@@ -68,7 +68,7 @@ void rank_time_drop(void *rank)
     free(rank);
 }
 
-static void *take(struct scope *scope)
+static void *reduce_timeline(struct scope *scope)
 {
     return rank_time_of(scope, NULL, NULL);
 }
@@ -79,7 +79,7 @@ struct needs timeline_needs(const struct options *options)
     return by_launch ? work_needs(options) : (struct needs){.device = true};
 }
 
-const struct reduction timeline_reduction = {without_window, take, rank_time_drop};
+const struct reduction timeline_reduction = {without_window, reduce_timeline, rank_time_drop};
 
 /* ---- ranks ---- */
 
@@ -123,7 +123,7 @@ static void set_total(struct rank_time *rank)
 
 /* Unites neighbours of the same rank in pairs, so that each interval is moved log N times. Returns how many ranks are
  * left. */
-static size_t join(struct rank_time *rank, size_t count)
+static size_t join_intervals(struct rank_time *rank, size_t count)
 {
     size_t kept = 0;
     for (size_t first = 0, end; first < count; first = end) {
@@ -146,7 +146,7 @@ void timeline_collect(struct timeline *timeline, const struct selection *chosen,
         *of_process = (struct rank_time){.rank = of_process->rank};
     }
     if (count) qsort(timeline->rank, count, sizeof *timeline->rank, by_rank);
-    timeline->count = join(timeline->rank, count);
+    timeline->count = join_intervals(timeline->rank, count);
     for (size_t i = 0; i < timeline->count; i++) {
         set_total(&timeline->rank[i]);
         timeline->works += timeline->rank[i].works;
@@ -156,7 +156,7 @@ void timeline_collect(struct timeline *timeline, const struct selection *chosen,
 void timeline_of_model(struct timeline *timeline, const struct selection *chosen)
 {
     void **taken = mem_zero(chosen->processes, sizeof *taken);
-    for (size_t i = 0; i < chosen->processes; i++) taken[i] = take(scope_begin(chosen, i));
+    for (size_t i = 0; i < chosen->processes; i++) taken[i] = reduce_timeline(scope_begin(chosen, i));
     timeline_collect(timeline, chosen, taken);
     for (size_t i = 0; i < chosen->processes; i++) rank_time_drop(taken[i]);
     free(taken);

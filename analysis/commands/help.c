@@ -11,7 +11,7 @@
 #include "base/command.h"
 #include "commands/session.h"
 
-static const struct help_page *find(const struct help_page *page, const char *name)
+static const struct help_page *find_page(const struct help_page *page, const char *name)
 {
     while (page->name && strcmp(page->name, name) != 0) page++;
     return page->name ? page : NULL;
@@ -19,7 +19,7 @@ static const struct help_page *find(const struct help_page *page, const char *na
 
 void help_print(const struct command *command)
 {
-    const struct help_page *page = command ? find(help_commands, command->name) : find(help_topics, "tfanalyze");
+    const struct help_page *page = command ? find_page(help_commands, command->name) : find_page(help_topics, "tfanalyze");
     if (page) fputs(page->text, stdout);
 }
 
@@ -76,8 +76,8 @@ void cmd_help(struct session *session)
     const struct strings_list *words = &session->options.inputs;
     struct text name = {0};
     for (size_t i = 0; i < words->count; i++) text_format(&name, "%s%s", i ? " " : "", words->text[i]);
-    const struct help_page *topic = name.data ? find(help_topics, name.data) : NULL;
-    const struct help_page *command = name.data ? find(help_commands, name.data) : NULL;
+    const struct help_page *topic = name.data ? find_page(help_topics, name.data) : NULL;
+    const struct help_page *command = name.data ? find_page(help_commands, name.data) : NULL;
     if (!name.data) {
         list_all();
     } else if (!topic && !command) {

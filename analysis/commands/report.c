@@ -78,7 +78,7 @@ static void emit_report(const struct report *report, const char *directory)
 }
 
 /* Starts the answer, always on stdout: for this command --output names the directory of the files. */
-static bool begin(struct session *session)
+static bool begin_report(struct session *session)
 {
     char *directory = session->options.output;
     session->options.output = NULL;
@@ -109,7 +109,7 @@ void cmd_report(struct session *session)
     found |= !is_filtered(&session->options);
     if (found && !report_write(&report, directory)) {
         session->status = 1;
-    } else if (begin(session)) {
+    } else if (begin_report(session)) {
         if (session->options.format == FORMAT_TEXT && found) report_print(&report, directory);
         else if (found) emit_report(&report, directory);
         session_end(session, found);

@@ -46,7 +46,7 @@ static int by_place(const void *a, const void *b)
     return x->thread != y->thread ? by_number(x->thread, y->thread) : by_number(x->function, y->function);
 }
 
-static void settle(struct slices *s)
+static void settle_slices(struct slices *s)
 {
     size_t kept = 0;
     if (s->settled == s->count) return;
@@ -63,9 +63,9 @@ static void settle(struct slices *s)
     s->count = s->settled = kept;
 }
 
-static void add(struct slices *s, struct slice slice)
+static void add_slice(struct slices *s, struct slice slice)
 {
-    if (s->count - s->settled > s->settled + SHORTEST_TAIL) settle(s);
+    if (s->count - s->settled > s->settled + SHORTEST_TAIL) settle_slices(s);
     s->slice = mem_grow(s->slice, &s->capacity, s->count + 1, sizeof *s->slice);
     s->slice[s->count++] = slice;
 }
@@ -76,7 +76,7 @@ static void add_call(struct slices *slices, const struct ios *ios, size_t call)
     int64_t start = ios->start[call], middle = start + (ios->end[call] - start) / 2;
     slices->calls += ios_calls(ios, call);
     if (kind == IO_READ || kind == IO_WRITE) slices->bytes += ios_bytes(ios, call);
-    add(slices,
+    add_slice(slices,
         (struct slice){second_of(middle), 0, ios->thread[call], ios->function[call], start, ios_time(ios, call)});
 }
 
@@ -88,7 +88,7 @@ static void add_slices(struct slices *slices, const struct slices *from, uint32_
     for (size_t i = 0; i < from->count; i++) {
         struct slice slice = from->slice[i];
         slice.process = process;
-        add(slices, slice);
+        add_slice(slices, slice);
     }
 }
 
@@ -96,13 +96,13 @@ static void add_slices(struct slices *slices, const struct slices *from, uint32_
 static int64_t time_of(struct slices *slices, int64_t first)
 {
     int64_t total = 0;
-    settle(slices);
+    settle_slices(slices);
     for (size_t i = 0; i < slices->count; i++) {
         slices->slice[i].second = second_of(slices->slice[i].earliest - first);
         slices->slice[i].function = 0;
     }
     slices->settled = 0;
-    settle(slices);
+    settle_slices(slices);
     for (size_t i = 0; i < slices->count;) {
         int64_t longest = 0, second = slices->slice[i].second;
         for (; i < slices->count && slices->slice[i].second == second; i++)
@@ -131,7 +131,7 @@ static uint64_t events_of(const struct process *process)
     return events;
 }
 
-static void *take(struct scope *of)
+static void *reduce_dfanalyzer(struct scope *of)
 {
     const struct process *process = of->process;
     const struct ios *ios = &process->ios;
@@ -159,7 +159,7 @@ static bool stands_alone(const struct options *options)
     return io_reduction.stands_alone(options);
 }
 
-const struct reduction dfanalyzer_calls = {stands_alone, take, free_taken};
+const struct reduction dfanalyzer_calls = {stands_alone, reduce_dfanalyzer, free_taken};
 
 /* ---- the answer ---- */
 

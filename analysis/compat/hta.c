@@ -50,7 +50,7 @@ const struct kind_rules hta_kind_rules = {kind_of, false};
 
 /* ---- sets ---- */
 
-static int by_start(const void *a, const void *b)
+static int hta_rows_by_start(const void *a, const void *b)
 {
     const struct interval *x = a, *y = b;
     return (x->start > y->start) - (x->start < y->start);
@@ -62,7 +62,7 @@ static void merge(struct intervals *set, bool sorted)
 {
     size_t groups = 0;
     int64_t last = INT64_MIN;
-    if (set->count && !sorted) qsort(set->interval, set->count, sizeof *set->interval, by_start);
+    if (set->count && !sorted) qsort(set->interval, set->count, sizeof *set->interval, hta_rows_by_start);
     for (size_t i = 0; i < set->count; i++) {
         struct interval next = set->interval[i];
         if (!groups || next.start > last) set->interval[groups++] = next;

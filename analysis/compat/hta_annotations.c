@@ -46,7 +46,7 @@ struct lane_rows {
 
 /* ---- collecting ---- */
 
-static void add(struct lane_rows *to, const struct hta_frame *frame, const struct hta_row *row, bool is_device)
+static void add_annotation(struct lane_rows *to, const struct hta_frame *frame, const struct hta_row *row, bool is_device)
 {
     const struct works *w = &frame->process->works;
     to->row = mem_grow(to->row, &to->capacity, to->count + 1, sizeof *to->row);
@@ -72,7 +72,7 @@ static void collect_unstreamed(struct lane_rows *shadows, const struct hta_frame
         struct interval when = hta_times(p, p->works.start[i], p->works.end[i]);
         if (!is_shadow(frame, (uint32_t)i) || hta_stream(p, i) != -1 || !hta_keeps(frame, when.start)) continue;
         const struct hta_row row = {when.start, when.end, p->works.name[i], 1, (uint32_t)i, 0};
-        add(shadows, frame, &row, false);
+        add_annotation(shadows, frame, &row, false);
     }
 }
 
@@ -83,10 +83,10 @@ static void collect(struct lane_rows *kernels, struct lane_rows *shadows, const 
         const struct hta_row *row = &frame->row[i];
         if (row->work == NO_PLACE) continue;
         bool is_device = hta_is_device(frame->process, row->work, names);
-        if (is_device) add(kernels, frame, row, true);
-        if (is_shadow(frame, row->work)) add(shadows, frame, row, is_device);
+        if (is_device) add_annotation(kernels, frame, row, true);
+        if (is_shadow(frame, row->work)) add_annotation(shadows, frame, row, is_device);
     }
-    for (size_t i = 0; i < frame->unstreamed_count; i++) add(kernels, frame, &frame->unstreamed[i], true);
+    for (size_t i = 0; i < frame->unstreamed_count; i++) add_annotation(kernels, frame, &frame->unstreamed[i], true);
     collect_unstreamed(shadows, frame);
 }
 
@@ -107,7 +107,7 @@ static int by_duration(const void *a, const void *b)
                                           : by_number(x->work, y->work);
 }
 
-static int by_start(const void *a, const void *b)
+static int annotations_by_start(const void *a, const void *b)
 {
     const struct lane_row *x = a, *y = b;
     int lane = by_lane(x->lane, y->lane);
@@ -208,7 +208,7 @@ static void match_all(struct annotations *to, struct map *place_of, struct lane_
     struct lane_row *k = kernels->row, *s = shadows->row;
     for (size_t i = 0; i < shadows->count; i++) name_of_rank[s[i].rank] = s[i].name;
     if (kernels->count) qsort(k, kernels->count, sizeof *k, by_rising_end);
-    if (shadows->count) qsort(s, shadows->count, sizeof *s, by_start);
+    if (shadows->count) qsort(s, shadows->count, sizeof *s, annotations_by_start);
     for (size_t i = 0, first = 0, last; i < kernels->count;) {
         size_t end = i;
         while (end < kernels->count && by_lane(k[end].lane, k[i].lane) == 0) end++;

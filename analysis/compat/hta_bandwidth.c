@@ -46,7 +46,7 @@ static uint32_t kind_of(struct names *names, const struct name *name)
     return names_add(names, name->text, MIN(name->length, (size_t)KIND));
 }
 
-static void add(struct points *points, int64_t time, uint32_t kind, double gbs)
+static void add_point(struct points *points, int64_t time, uint32_t kind, double gbs)
 {
     points->point = mem_grow(points->point, &points->capacity, points->count + 1, sizeof *points->point);
     points->point[points->count] = (struct point){time, kind, points->count, gbs};
@@ -63,7 +63,7 @@ static void add_all(struct points *points, const struct hta_frame *frame, struct
         uint32_t kind = kind_of(names, names_get(names, row->name));
         int64_t end = row->end == row->start ? row->end + 1000 : row->end;
         for (uint32_t times = MIN(row->times, HTA_MOST_TIMES); times; times--)
-            add(points, sign > 0 ? row->start : end, kind, copied ? sign * copied->gbs : 0);
+            add_point(points, sign > 0 ? row->start : end, kind, copied ? sign * copied->gbs : 0);
     }
 }
 

@@ -168,7 +168,7 @@ static uint32_t kept_times(const struct kept *kept, uint64_t correlation)
     return times == MAP_NONE ? 0 : times;
 }
 
-static void keep(struct loader *loader, struct interval row, uint64_t correlation)
+static void keep_row(struct loader *loader, struct interval row, uint64_t correlation)
 {
     if (row.start >= loader->last) return;
     struct kept *kept = &loader->kept;
@@ -184,14 +184,14 @@ static void keep_host(struct loader *loader, const struct process *p)
 {
     kept_init(&loader->kept, p);
     for (size_t i = 0; i < p->ranges.table.count; i++)
-        keep(loader, hta_times(p, p->ranges.start[i], p->ranges.end[i]), NO_ID);
+        keep_row(loader, hta_times(p, p->ranges.start[i], p->ranges.end[i]), NO_ID);
     for (size_t i = 0; i < p->spans.table.count; i++) {
         bool call = p->spans.event_class[i] == CLASS_API; /* an operator's id is not a correlation id */
-        keep(loader, hta_times(p, p->spans.start[i], p->spans.end[i]), call ? p->spans.id[i] : NO_ID);
+        keep_row(loader, hta_times(p, p->spans.start[i], p->spans.end[i]), call ? p->spans.id[i] : NO_ID);
     }
     for (size_t i = 0; i < p->works.table.count; i++)
         if (!is_device(loader, p, i))
-            keep(loader, hta_times(p, p->works.start[i], p->works.end[i]), p->works.correlation[i]);
+            keep_row(loader, hta_times(p, p->works.start[i], p->works.end[i]), p->works.correlation[i]);
 }
 
 /* Returns how often a row is in the frame. */

@@ -98,7 +98,7 @@ static const char *fault_of(const struct hta_frame *frame)
 
 /* ---- nesting ---- */
 
-static int by_time(const void *a, const void *b)
+static int edges_by_time(const void *a, const void *b)
 {
     const struct edge *x = a, *y = b;
     return x->thread != y->thread ? by_number(x->thread, y->thread) : by_number(x->time, y->time);
@@ -143,9 +143,9 @@ static struct edge *edges_of(const struct hta_graph *graph, size_t *count, bool 
                                 .number = node->number,
                                 .closes = i % 2};
     }
-    if (*count) qsort(edge, *count, sizeof *edge, by_time);
+    if (*count) qsort(edge, *count, sizeof *edge, edges_by_time);
     for (size_t first = 0, end; first < *count; first = end) {
-        for (end = first + 1; end < *count && by_time(&edge[first], &edge[end]) == 0;) end++;
+        for (end = first + 1; end < *count && edges_by_time(&edge[first], &edge[end]) == 0;) end++;
         *has_order &= sort_moment(&edge[first], end - first);
     }
     return edge;
@@ -240,7 +240,7 @@ static uint32_t *rows_named(const struct hta_graph *graph, uint32_t thread, cons
     return list;
 }
 
-static int by_start(const void *a, const void *b, void *context)
+static int rows_by_start(const void *a, const void *b, void *context)
 {
     const struct hta_node *node = context;
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -258,7 +258,7 @@ static uint32_t *outermost(const struct hta_graph *graph, uint32_t thread, size_
         list = mem_grow(list, &capacity, *count + 1, sizeof *list);
         list[(*count)++] = (uint32_t)i;
     }
-    if (*count) qsort_r(list, *count, sizeof *list, by_start, graph->node);
+    if (*count) qsort_r(list, *count, sizeof *list, rows_by_start, graph->node);
     return list;
 }
 

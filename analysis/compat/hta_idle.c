@@ -18,7 +18,7 @@ struct streamed {
     const struct hta_row *row;
 };
 
-static int by_start(const void *a, const void *b)
+static int rows_by_start(const void *a, const void *b)
 {
     const struct streamed *x = a, *y = b;
     return x->stream != y->stream           ? by_number(x->stream, y->stream)
@@ -48,7 +48,7 @@ static __int128 *sum_for(__int128 sum[NR_IDLE_CAUSES], bool has_launch, int64_t 
 }
 
 /* Adds a row, which is in HTA's table once for each time it is in the frame and for each link. */
-static void add(__int128 sum[NR_IDLE_CAUSES], const struct hta_row *row, uint32_t links, int64_t launched,
+static void add_idle_cause(__int128 sum[NR_IDLE_CAUSES], const struct hta_row *row, uint32_t links, int64_t launched,
                 const int64_t *until)
 {
     int64_t after_itself = row->start - row->end;
@@ -65,7 +65,7 @@ static void take_stream(struct idle_rows *rows, const struct hta_frame *frame, c
     for (size_t i = 0; i < count; i++) {
         int64_t launched = 0;
         uint32_t links = links_of(frame, calls, names, list[i].row, &launched);
-        add(sum, list[i].row, links, launched, i ? &list[i - 1].row->end : NULL);
+        add_idle_cause(sum, list[i].row, links, launched, i ? &list[i - 1].row->end : NULL);
         row.works += list[i].row->times;
     }
     for (int cause = 0; cause < NR_IDLE_CAUSES; cause++) row.time[cause] = hta_fitting(sum[cause]);
@@ -86,7 +86,7 @@ static void take_frame(struct idle_rows *rows, const struct hta_frame *frame, co
         if (work != NO_PLACE && IS_WORK(p->works.event_class[work]))
             list[count++] = (struct streamed){hta_stream(p, work), &frame->row[i]};
     }
-    if (count) qsort(list, count, sizeof *list, by_start);
+    if (count) qsort(list, count, sizeof *list, rows_by_start);
     for (size_t first = 0, end; first < count; first = end) {
         for (end = first + 1; end < count && list[end].stream == list[first].stream;) end++;
         take_stream(rows, frame, &calls, names, &list[first], end - first);

@@ -43,7 +43,7 @@ struct sides {
     size_t count, capacity;
 };
 
-static void add(struct sides *sides, const struct map *ids, struct side side)
+static void add_side(struct sides *sides, const struct map *ids, struct side side)
 {
     if (side.correlation == NO_ID || map_get(ids, side.correlation) == MAP_NONE) return;
     side.place = (uint32_t)sides->count;
@@ -77,21 +77,21 @@ static void take_sides(const struct hta_frame *frame, const struct hta_calls *ca
     const struct works *w = &frame->process->works;
     for (size_t i = 0; i < frame->unstreamed_count; i++) {
         const struct hta_row *row = &frame->unstreamed[i];
-        add(host, ids, (struct side){w->correlation[row->work], row->start, row->end, row->times, 0});
+        add_side(host, ids, (struct side){w->correlation[row->work], row->start, row->end, row->times, 0});
     }
     for (size_t i = 0; i < calls->count; i++) {
         const struct hta_call *call = &calls->call[i];
-        if (call->kept) add(host, ids, (struct side){call->correlation, call->start, call->end, 1, 0});
+        if (call->kept) add_side(host, ids, (struct side){call->correlation, call->start, call->end, 1, 0});
     }
     for (size_t i = 0; i < frame->count; i++) {
         const struct hta_row *row = &frame->row[i];
         if (row->work != NO_PLACE)
-            add(device, ids, (struct side){w->correlation[row->work], row->start, row->end, row->times, 0});
+            add_side(device, ids, (struct side){w->correlation[row->work], row->start, row->end, row->times, 0});
     }
     if (device->count) qsort(device->side, device->count, sizeof *device->side, by_correlation);
 }
 
-static void join(struct launches *launches, const struct side *host, const struct side *device, uint32_t *pairs)
+static void join_sides(struct launches *launches, const struct side *host, const struct side *device, uint32_t *pairs)
 {
     struct launch launch = {.correlation = host->correlation,
                             .host = host->end - host->start,
@@ -128,7 +128,7 @@ static void take_frame(struct launches *launches, const struct hta_frame *frame,
                 launches->left_out++;
                 break;
             }
-            join(launches, &host.side[i], &device.side[k], of_id);
+            join_sides(launches, &host.side[i], &device.side[k], of_id);
         }
     }
     free(pairs);

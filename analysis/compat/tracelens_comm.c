@@ -77,12 +77,12 @@ static void take_kernels(struct comm_taken *taken, const struct comm_scope *scop
     map_free(&known);
 }
 
-static void *take(struct scope *scope)
+static void *reduce_tracelens_comm(struct scope *scope)
 {
     return comm_take(scope, take_kernels);
 }
 
-const struct reduction tracelens_collectives = {without_window, take, comm_taken_free};
+const struct reduction tracelens_collectives = {without_window, reduce_tracelens_comm, comm_taken_free};
 
 /* ---- kinds ---- */
 

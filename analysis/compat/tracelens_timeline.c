@@ -68,7 +68,7 @@ static struct interval times(void *context, struct interval when)
     return (struct interval){llround(start * c->units), llround(end * c->units)};
 }
 
-static void *take(struct scope *scope)
+static void *reduce_tracelens_timeline(struct scope *scope)
 {
     static const struct time_rules rules = {&tracelens_kind_rules, counts, times};
     struct context context = {scope->chosen, scope->process, called(scope->process), units_for(scope->chosen)};
@@ -89,11 +89,11 @@ static bool stands_alone(const struct options *options)
     return false;
 }
 
-const struct reduction tracelens_works = {stands_alone, take, rank_time_drop};
+const struct reduction tracelens_works = {stands_alone, reduce_tracelens_timeline, rank_time_drop};
 
 /* ---- the answers ---- */
 
-static bool begin(struct session *session, struct timeline *timeline)
+static bool begin_timeline(struct session *session, struct timeline *timeline)
 {
     if (!session_ask(session, STYLE_TABLE)) return false;
     timeline_collect(timeline, &session->chosen, session_summaries(session));
@@ -104,7 +104,7 @@ static bool begin(struct session *session, struct timeline *timeline)
 void tracelens_timeline(struct session *session)
 {
     struct timeline timeline;
-    if (!begin(session, &timeline)) return;
+    if (!begin_timeline(session, &timeline)) return;
     timeline_answer(session, &timeline, emit_timeline);
     timeline_free(&timeline);
 }
@@ -112,7 +112,7 @@ void tracelens_timeline(struct session *session)
 void tracelens_overlap(struct session *session)
 {
     struct timeline timeline;
-    if (!begin(session, &timeline)) return;
+    if (!begin_timeline(session, &timeline)) return;
     timeline_answer(session, &timeline, emit_overlap);
     timeline_free(&timeline);
 }
@@ -121,7 +121,7 @@ void tracelens_kinds(struct session *session)
 {
     int64_t total[INTERVALS_COMBINATIONS] = {0};
     struct timeline timeline;
-    if (!begin(session, &timeline)) return;
+    if (!begin_timeline(session, &timeline)) return;
     kinds_add(&timeline, total);
     kinds_answer(session, &timeline, total, NULL);
     timeline_free(&timeline);

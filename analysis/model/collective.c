@@ -95,7 +95,7 @@ static void take_start(int64_t *to, int64_t from)
 }
 
 /* Adds the knowledge of `part` to its collective, which keeps its own. The spans grow. */
-static void join(struct collective *to, const struct collective *part)
+static void join_collective_parts(struct collective *to, const struct collective *part)
 {
     if (to->op == COLLECTIVE_OTHER && part->op != COLLECTIVE_OTHER) {
         to->op = part->op;
@@ -139,7 +139,7 @@ void collectives_finish(struct collectives *c)
             c->collective[at] = *part;
             if (part->link != NO_LINK) map_put(&of_link, part->link, at);
         } else {
-            join(&c->collective[at], part);
+            join_collective_parts(&c->collective[at], part);
         }
         if (work != NO_WORK) map_put(&of_work, work, at);
     }

@@ -38,7 +38,7 @@ static bool exists(const char *path)
     return stat(path, &status) == 0;
 }
 
-static struct input *add(struct inputs *inputs, const char *path, enum file_how how, int64_t rank)
+static struct input *add_input(struct inputs *inputs, const char *path, enum file_how how, int64_t rank)
 {
     inputs->input = mem_grow(inputs->input, &inputs->capacity, inputs->count + 1, sizeof *inputs->input);
     struct input *input = &inputs->input[inputs->count++];
@@ -63,7 +63,7 @@ static void add_json(struct inputs *inputs, const char *path, enum file_how how,
     struct stat status = {0};
     bool known = stat(path, &status) == 0;
     if (!known || is_new_file(inputs, &status)) {
-        struct input *input = add(inputs, path, how, rank);
+        struct input *input = add_input(inputs, path, how, rank);
         input->device = status.st_dev;
         input->inode = status.st_ino;
         input->kind = kind;
@@ -82,7 +82,7 @@ static void add_tfr(struct inputs *inputs, const char *path, enum file_how how, 
     }
     struct stat status = {0};
     if (stat(own, &status) == 0 && !is_new_file(inputs, &status)) goto out;
-    struct input *input = add(inputs, own, how, rank);
+    struct input *input = add_input(inputs, own, how, rank);
     input->device = status.st_dev;
     input->inode = status.st_ino;
     if (strcmp(own, path) == 0 && is_live) {
@@ -188,7 +188,7 @@ static int add_others(struct inputs *inputs, const char *directory, int64_t rank
 
 static void say_empty(struct inputs *inputs, const char *directory, int64_t rank, int others)
 {
-    struct input *input = add(inputs, directory, FILE_NAMED, rank);
+    struct input *input = add_input(inputs, directory, FILE_NAMED, rank);
     char *below = find_below(directory);
     notes_add(&input->notes, UNUSABLE, "contains no .tfr and no %s; %s%s",
               others ? "trace among its .json files" : ".json", below ? "there are some in " : "",
@@ -227,7 +227,7 @@ static void add_directory(struct inputs *inputs, const char *directory, int64_t 
     int count = file_list(directory, is_tfr, &entries);
     size_t before = inputs->count;
     if (count < 0) {
-        struct input *input = add(inputs, directory, FILE_NAMED, rank);
+        struct input *input = add_input(inputs, directory, FILE_NAMED, rank);
         notes_add(&input->notes, UNUSABLE, "cannot be read (%s)", strerror(errno));
         return;
     }
@@ -269,7 +269,7 @@ void inputs_add(struct inputs *inputs, const char *word)
         }
     }
     if (stat(path, &status) != 0) {
-        struct input *input = add(inputs, path, FILE_NAMED, rank);
+        struct input *input = add_input(inputs, path, FILE_NAMED, rank);
         notes_add(&input->notes, UNUSABLE, "cannot be read (%s)", strerror(errno));
     } else if (S_ISDIR(status.st_mode)) {
         add_directory(inputs, path, rank);
@@ -280,7 +280,7 @@ void inputs_add(struct inputs *inputs, const char *word)
 
 struct input *inputs_add_again(struct inputs *inputs, const struct input *input)
 {
-    struct input *again = add(inputs, input->path, input->how, input->rank);
+    struct input *again = add_input(inputs, input->path, input->how, input->rank);
     again->live = input->live ? string_format("%s", input->live) : NULL;
     again->device = input->device;
     again->inode = input->inode;

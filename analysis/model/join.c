@@ -127,7 +127,7 @@ static struct entry *best_call(struct entries *calls, size_t from, uint32_t *lef
 }
 
 /* Assigns to each span that has no call yet one that is at most `slack` away. */
-static void join(struct process *p, struct entries *calls, struct entries *spans, int64_t slack)
+static void join_calls_and_spans(struct process *p, struct entries *calls, struct entries *spans, int64_t slack)
 {
     size_t from = 0;
     /* By call: its own index while it remains, else a later call at or before the next one that does. */
@@ -151,8 +151,8 @@ void join_calls(struct process *process, struct names *names)
 {
     if (!process->calls.table.count || !process->spans.table.count) return;
     struct entries calls = entries_of_calls(process, names), spans = entries_of_spans(process);
-    join(process, &calls, &spans, 0);
-    join(process, &calls, &spans, SLACK);
+    join_calls_and_spans(process, &calls, &spans, 0);
+    join_calls_and_spans(process, &calls, &spans, SLACK);
     free(calls.entry);
     free(spans.entry);
 }

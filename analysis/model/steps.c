@@ -48,7 +48,7 @@ void name_steps(struct process *process, struct names *names)
 
 /* ---- the steps of a process ---- */
 
-static int by_start(const void *a, const void *b, void *process)
+static int steps_by_start(const void *a, const void *b, void *process)
 {
     const struct ranges *r = &((const struct process *)process)->ranges;
     size_t x = *(const size_t *)a, y = *(const size_t *)b;
@@ -65,7 +65,7 @@ void step_list_init(struct step_list *list, const struct process *process)
         list->range = mem_grow(list->range, &capacity, list->count + 1, sizeof *list->range);
         list->range[list->count++] = i;
     }
-    if (list->count) qsort_r(list->range, list->count, sizeof *list->range, by_start, (void *)process);
+    if (list->count) qsort_r(list->range, list->count, sizeof *list->range, steps_by_start, (void *)process);
 }
 
 size_t step_list_at(const struct step_list *list, int64_t time)

@@ -145,7 +145,7 @@ static uint64_t count_missing(const struct trace *trace, uint64_t seen, uint64_t
     return missing > innocent ? missing - innocent : 0;
 }
 
-static void settle(struct trace *trace)
+static void count_lost_chunks(struct trace *trace)
 {
     uint64_t seen = 0, highest = 0, records = 0, all = 0;
     trace->settled = true;
@@ -193,7 +193,7 @@ const struct piece *reader_next(struct reader *reader, struct chunk *chunk)
             return piece;
         }
     }
-    if (!trace->settled) settle(trace);
+    if (!trace->settled) count_lost_chunks(trace);
     return NULL;
 }
 

@@ -14,7 +14,7 @@ static void fail(struct out *out, const char *why)
     out->failed = true;
 }
 
-static bool begin(struct out *out, const char *path, bool created, const char *why)
+static bool begin_output(struct out *out, const char *path, bool created, const char *why)
 {
     size_t length = strlen(path);
     if (!created) {
@@ -41,7 +41,7 @@ bool out_open(struct out *out, const char *path)
     }
     init(out, path);
     bool created = file_create(&out->file, path, &why);
-    return begin(out, path, created, why);
+    return begin_output(out, path, created, why);
 }
 
 bool out_open_in(struct out *out, int directory, const char *path, unsigned mode)
@@ -49,7 +49,7 @@ bool out_open_in(struct out *out, int directory, const char *path, unsigned mode
     const char *why = NULL, *slash = strrchr(path, '/');
     init(out, path);
     bool created = file_create_in(&out->file, directory, slash ? slash + 1 : path, mode, &why);
-    return begin(out, path, created, why);
+    return begin_output(out, path, created, why);
 }
 
 static void flush(struct out *out)

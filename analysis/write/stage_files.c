@@ -43,7 +43,7 @@ static uint32_t *value_of(struct stage_files *files, const char *text)
     return &files->value[number];
 }
 
-static bool take(struct stage_files *files, const char *name)
+static bool take_file_name(struct stage_files *files, const char *name)
 {
     uint32_t *taken = value_of(files, name);
     return *taken ? false : (*taken = 1);
@@ -65,7 +65,7 @@ static char *numbered(struct stage_files *files, const char *prefix, const char 
     for (bool good = false; !good && next < end; next++) {
         free(name);
         name = string_format("%s%s~%u%s", prefix, stem, next, suffix);
-        good = take(files, name);
+        good = take_file_name(files, name);
         if (!good && next + 1 == end) {
             free(name);
             name = NULL;
@@ -82,7 +82,7 @@ char *stage_file_named(struct stage_files *files, const char *directory, const c
 {
     char *clean = stage_clean_name(stage, length);
     char *name = string_format("%s%s%s", prefix, clean, suffix);
-    if (!take(files, name)) {
+    if (!take_file_name(files, name)) {
         free(name);
         name = NULL;
         for (int digits = 1; !name; digits++) /* terminates: there are fewer names than nine-digit numbers */

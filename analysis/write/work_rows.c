@@ -7,7 +7,7 @@
 
 enum { FIRST_ROW = 1 << 30, LANES_SHOWN = 1024 }; /* FIRST_ROW: above the numbers of streams */
 
-static int by_start(const void *a, const void *b, void *context)
+static int works_by_start(const void *a, const void *b, void *context)
 {
     const struct works *w = context;
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -24,7 +24,7 @@ void work_rows_init(struct work_rows *rows, const struct process *process)
     rows->lane = mem_zero(w->table.count, sizeof *rows->lane);
     for (size_t i = 0; i < w->table.count; i++)
         if (IS_WORK(w->event_class[i])) order[count++] = (uint32_t)i;
-    if (count) qsort_r(order, count, sizeof *order, by_start, w);
+    if (count) qsort_r(order, count, sizeof *order, works_by_start, w);
     for (size_t i = 0; i < count; i++) {
         uint32_t work = order[i];
         rows->lane[work] = lanes_place(&lanes[w->lane[work]], w->start[work], w->end[work]);

@@ -51,7 +51,7 @@ static inline struct place *find_in(const struct tfi_blocks *b, uint32_t n, uint
     return NULL;
 }
 
-static inline struct place *find(const struct tfi_blocks *b, uint64_t address)
+static inline struct place *find_block(const struct tfi_blocks *b, uint64_t address)
 {
     uint64_t hash = mix(address);
     struct place *p = NULL;
@@ -100,7 +100,7 @@ bool tfi_block_put(struct tfi_blocks *b, uint64_t address, uint64_t bytes)
 
 uint64_t tfi_block_take(struct tfi_blocks *b, uint64_t address)
 {
-    struct place *p = find(b, address);
+    struct place *p = find_block(b, address);
     if (!p) return 0;
     uint64_t bytes = p->bytes;
     __atomic_store_n(&p->address, 0, __ATOMIC_RELEASE);
@@ -109,5 +109,5 @@ uint64_t tfi_block_take(struct tfi_blocks *b, uint64_t address)
 
 bool tfi_block_known(const struct tfi_blocks *b, uint64_t address)
 {
-    return find(b, address) != NULL;
+    return find_block(b, address) != NULL;
 }

@@ -92,7 +92,7 @@ static int count(struct dl_phdr_info *info, size_t size, void *changed)
     return 1;
 }
 
-static void look(void)
+static void look_at_objects(void)
 {
     bool changed = false, first = !objects;
     if (first && !(objects = tfi_map(MAX_OBJECTS * sizeof *objects))) return;
@@ -109,7 +109,7 @@ static void look(void)
 void tfi_objects_look(void)
 {
     if (__atomic_exchange_n(&looking, 1, __ATOMIC_ACQUIRE)) return;
-    look();
+    look_at_objects();
     __atomic_store_n(&looking, 0, __ATOMIC_RELEASE);
 }
 

@@ -87,7 +87,7 @@ static void keep_environment(void)
     for (size_t i = 0; i < TFI_COUNT(launchers) && tfi_config.record_values; i++) keep_variable(launchers[i]);
 }
 
-static const struct variable *find(const char *name)
+static const struct variable *find_variable(const char *name)
 {
     for (size_t i = 0; i < TFI_COUNT(variables); i++)
         if (strcmp(variables[i].name, name) == 0) return &variables[i];
@@ -167,7 +167,7 @@ static void find_unknown(void)
         if (length >= sizeof name) length = sizeof name - 1;
         memcpy(name, *e, length);
         name[length] = 0;
-        if (strcmp(name, RUN_DIR) != 0 && !find(name) && !complain_gone(name)) complain_unknown(name);
+        if (strcmp(name, RUN_DIR) != 0 && !find_variable(name) && !complain_gone(name)) complain_unknown(name);
     }
 }
 

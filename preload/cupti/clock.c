@@ -138,7 +138,7 @@ static void note_offset(uint64_t raw, uint64_t realtime)
         own.offset = (int64_t)(raw - realtime);
 }
 
-static void keep(struct pair *pair, uint64_t raw)
+static void keep_pair(struct pair *pair, uint64_t raw)
 {
     pair->ns = tfi_cupti_clock_ns(raw);
     if (!own.count || pair->ns < own.earliest) own.earliest = pair->ns;
@@ -152,7 +152,7 @@ void tfi_cupti_clock_first(void)
     uint64_t error, raw, realtime;
     if (own.count || !read_pair(&pair, &error, &raw, &realtime)) return;
     if (!foreign.on) note_offset(raw, realtime);
-    keep(&pair, raw);
+    keep_pair(&pair, raw);
 }
 
 bool tfi_cupti_clock_read(struct tfi_thread *lane)
@@ -171,7 +171,7 @@ bool tfi_cupti_clock_read(struct tfi_thread *lane)
         if (!read_pair(&pair, &error, &raw, &realtime)) return false;
         read_foreign(&foreign.value1, &foreign.ns1);
     }
-    keep(&pair, raw);
+    keep_pair(&pair, raw);
     struct tfi_rec_clock *rec = TFI_RESERVE(lane, clock);
     if (!rec) return true;
     *rec = (struct tfi_rec_clock){rec->rec, TFI_CLOCK_DEVICE, pair.ticks, pair.ns, error};

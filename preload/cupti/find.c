@@ -131,7 +131,7 @@ static void look_for_packages(struct seen *seen, const char *path)
     seen->packages[length] = 0;
 }
 
-static int look(struct dl_phdr_info *info, size_t size, void *data)
+static int look_for_cupti(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct seen *seen = data;
     const char *path = info->dlpi_name ? info->dlpi_name : "", *file = file_of(path);
@@ -267,7 +267,7 @@ const char *tfi_cupti_error(int result)
 bool tfi_cupti_profiler(char *text, size_t size)
 {
     struct seen seen = {.tool = NULL};
-    dl_iterate_phdr(look, &seen);
+    dl_iterate_phdr(look_for_cupti, &seen);
     const char *variable = seen.tool ? NULL : announced();
     if (!seen.tool && !variable) return false;
     tfi_fmt(text, size, "%s %s", variable ? "variable" : "library", variable ? variable : seen.tool);
@@ -359,7 +359,7 @@ bool tfi_cupti_find(void)
 {
     struct seen seen = {.tool = NULL};
     struct tfi_cupti_api *api = &tfi_cupti_api;
-    dl_iterate_phdr(look, &seen);
+    dl_iterate_phdr(look_for_cupti, &seen);
     if (*seen.old && is_too_old(seen.old)) return false;
     if (seen.runtime_major && seen.runtime_major < 12 && is_too_old(seen.runtime)) return false;
     void *handle = open_library(&seen);

@@ -47,7 +47,7 @@ static bool is_of(const struct sum *sum, uint64_t range, const struct tfi_left_o
            sum->work.stream == work->stream;
 }
 
-static void add(struct tfi_thread *lane, uint64_t range, const struct tfi_left_out *work)
+static void add_left_out(struct tfi_thread *lane, uint64_t range, const struct tfi_left_out *work)
 {
     uint64_t key = range ^ (uint64_t)work->stream << 32 ^ (uint64_t)work->context << 16 ^ work->device;
     struct sum *sum = &sums[key * 0x9e3779b97f4a7c15u >> 54];
@@ -67,7 +67,7 @@ void tfi_left_out_add(struct tfi_thread *lane, uint32_t id, const struct tfi_lef
 {
     uint64_t range;
     bool warmup, known = tfi_sums_stage(id, &range, &warmup);
-    if (known && !warmup) add(lane, range, work);
+    if (known && !warmup) add_left_out(lane, range, work);
     tfi_count_drop(known ? TFI_DROP_DEVICE_SUMMED : TFI_DROP_DEVICE_OUTSIDE, 1);
     tfi_sums_work(id, work->duration);
 }

@@ -196,7 +196,7 @@ static void hand_over(struct tfi_other_copy *to)
     *to = (struct tfi_other_copy){0};
 }
 
-static void add(struct tfi_other_copy *to, const void *record, uint32_t kind, size_t bytes)
+static void add_to_copy(struct tfi_other_copy *to, const void *record, uint32_t kind, size_t bytes)
 {
     if (to->data && (bytes > to->size - to->used || (to->max && to->count == to->max))) hand_over(to);
     if (!to->data) tfi_other.request(&to->data, &to->size, &to->max);
@@ -223,7 +223,7 @@ void tfi_other_copy_records(uint8_t *buffer, size_t valid)
         uint32_t kind = kind_for_program(record);
         if (!kind) continue;
         if (!to.data) to = take_ahead();
-        add(&to, record, kind, (size_t)(end - (uint8_t *)record));
+        add_to_copy(&to, record, kind, (size_t)(end - (uint8_t *)record));
     }
     hand_over(&to);
 }

@@ -36,7 +36,7 @@ static struct {
     char who[128];
 } holder;
 
-static void keep(uint32_t state, uint64_t ticks)
+static void write_elsewhere(uint32_t state, uint64_t ticks)
 {
     struct tfi_rec_elsewhere row = {
         .rec = {TFI_KIND_elsewhere, sizeof row},
@@ -57,14 +57,14 @@ static void tell(uint32_t state, uint64_t ticks)
     uint32_t gen = __atomic_load_n(&tfi_process->gen, __ATOMIC_ACQUIRE);
     struct tfi_thread *t = tfi_self;
     if (!gen || (t && tfi_guarded(t))) return;
-    if (state || holder.gen == gen) keep(state, ticks);
+    if (state || holder.gen == gen) write_elsewhere(state, ticks);
     holder.gen = state ? gen : 0;
 }
 
 void tfi_v2_awake(void)
 {
     if (!__atomic_load_n(&tfi_cupti_away, __ATOMIC_ACQUIRE) || !holder.ticks) return;
-    keep(1, holder.ticks);
+    write_elsewhere(1, holder.ticks);
     holder.gen = tfi_process->gen;
 }
 
@@ -91,7 +91,7 @@ static void name_holder(const CUpti_SubscriberParams *params, const void *caller
 }
 
 /* The first client takes the device. */
-static void give(const CUpti_SubscriberParams *params, const void *caller)
+static void hand_over(const CUpti_SubscriberParams *params, const void *caller)
 {
     if (__atomic_fetch_add(&tfi_cupti_away, 1, __ATOMIC_ACQ_REL)) return;
     name_holder(params, caller);
@@ -128,7 +128,7 @@ static bool forget(CUpti_SubscriberHandle handle)
     return false;
 }
 
-static void begin(CUpti_SubscriberHandle handle)
+static void begin_client(CUpti_SubscriberHandle handle)
 {
     if (handle) remember(handle); /* without room for its handle the client never gives the device back */
     if (__atomic_load_n(&tfi_cupti_away, __ATOMIC_ACQUIRE) != 1) return;
@@ -159,11 +159,11 @@ CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle *subscriber, CUpti_Callback
     bool other = __atomic_load_n(&tfi_cupti->on, __ATOMIC_ACQUIRE) && first != (void *)tfi_cupti_api.ActivityEnable;
     if (!enable || !subscriber || other || tfi_other_edges() & 1) return real(subscriber, callback, userdata, params);
     int error = errno;
-    give(params, caller);
+    hand_over(params, caller);
     errno = error;
     CUptiResult result = real(subscriber, callback, userdata, params);
     error = errno;
-    begin(result == CUPTI_SUCCESS ? *subscriber : NULL);
+    begin_client(result == CUPTI_SUCCESS ? *subscriber : NULL);
     if (result != CUPTI_SUCCESS) end(); /* the device was not ours meanwhile */
     errno = error;
     return result;

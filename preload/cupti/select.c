@@ -75,7 +75,7 @@ static struct history *history_of(uint32_t thread, bool make)
     return NULL;
 }
 
-static void add(struct history *h, uint64_t ticks, uint32_t state)
+static void add_state(struct history *h, uint64_t ticks, uint32_t state)
 {
     h->edge[h->count % EDGES].ticks = ticks;
     h->edge[h->count % EDGES].state = state;
@@ -99,8 +99,8 @@ void tfi_select_note(const struct tfi_thread *t)
         uint32_t others = known.all->state;
         if (h->state == SELECTED) others--;
         if (state == SELECTED) others++;
-        add(h, now, state);
-        if (others != known.all->state || !known.all->count) add(known.all, now, others);
+        add_state(h, now, state);
+        if (others != known.all->state || !known.all->count) add_state(known.all, now, others);
     }
     tfi_unlock_quick(&known.lock);
 }

@@ -399,7 +399,7 @@ static uint32_t launched_in(const struct tfi_sums_ring *ring, uint64_t ticks, ui
     return node;
 }
 
-static void add(uint32_t node, uint64_t ns, uint32_t records)
+static void add_to_node(uint32_t node, uint64_t ns, uint32_t records)
 {
     if (node == LOST_NODE) sums.left_out += records;
     else if (node < NODES) sums.node[node].ns += ns;
@@ -423,7 +423,7 @@ void tfi_sums_call(uint32_t id, uint32_t thread, uint64_t start, uint64_t end)
     sums.calls[id % CALLS] = id / CALLS << 20 | (node + 1);
     sums.ranges[id % CALLS] = range;
     if (TFI_LIKELY(sums.waiting[id % WAITING].id != id)) return;
-    add(node, sums.waiting[id % WAITING].ns, sums.waiting[id % WAITING].records);
+    add_to_node(node, sums.waiting[id % WAITING].ns, sums.waiting[id % WAITING].records);
     sums.waiting[id % WAITING].id = sums.waiting[id % WAITING].records = 0;
 }
 
@@ -460,7 +460,7 @@ void tfi_sums_work(uint32_t id, uint64_t ns)
     if (!tfi_sums_on || !id) return;
     uint32_t call = sums.calls[id % CALLS], waits = id % WAITING;
     if (TFI_LIKELY(call && call >> 20 == id / CALLS)) {
-        add((call & (CALLS - 1)) - 1, ns, 1);
+        add_to_node((call & (CALLS - 1)) - 1, ns, 1);
         return;
     }
     if (sums.waiting[waits].id != id) {

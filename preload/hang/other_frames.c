@@ -378,7 +378,7 @@ static bool read_once(struct agreement *a, uint64_t id, uint32_t tid, struct tfi
 }
 
 /* Keeps what all readings agreed on. */
-static enum tfi_reading settle(const struct agreement *a, struct tfi_other_frames *frames)
+static enum tfi_reading settle_frames(const struct agreement *a, struct tfi_other_frames *frames)
 {
     uint32_t outer = a->outer + (a->moved && a->outer < frames->count);
     if (a->all) return TFI_READING_AGREED;
@@ -409,7 +409,7 @@ const struct tfi_other_frames *tfi_other_frames(uint64_t id, uint32_t tid)
         nap();
     }
     if (good == READINGS) {
-        frames->reading = settle(&room->agreement, frames);
+        frames->reading = settle_frames(&room->agreement, frames);
     } else {
         frames->reading = refused ? TFI_READING_REFUSED : good ? TFI_READING_TORN : TFI_READING_INVALID;
         frames->count = 0;

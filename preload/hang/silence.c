@@ -159,7 +159,7 @@ static bool make_room(uint32_t count)
 }
 
 /* Looks at every thread. The list only grows at its beginning, so a place counted from its end stays. */
-static void look(void)
+static void look_for_silence(void)
 {
     uint32_t gen = __atomic_load_n(&tfi_process->gen, __ATOMIC_ACQUIRE), count = 0;
     const struct tfi_thread *first = tfi_threads();
@@ -291,7 +291,7 @@ static void look_again(uint64_t now)
 {
     if (looked) now_ms += now - looked < 2 * interval_ms() ? now - looked : 2 * interval_ms();
     looked = now;
-    look();
+    look_for_silence();
     begin_round();
 }
 
@@ -332,7 +332,7 @@ static void read_aborted(uint32_t serial, uint64_t since, uint64_t id, uint32_t 
 static void read_all(void)
 {
     uint64_t self = (uint64_t)pthread_self(), end = tfi_monotonic_ms() + ABORT_MS;
-    look();
+    look_for_silence();
     reading = false; /* the list of threads is another one now */
     listed = tfi_other_threads(&why_not);
     const struct watched *w = find_watched(self);

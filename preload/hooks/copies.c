@@ -91,7 +91,7 @@ void *tfi_copy_handle(int copy)
     return __atomic_load_n(&copies[copy].handle, __ATOMIC_ACQUIRE);
 }
 
-static void add(const char *soname, void *handle)
+static void add_copy(const char *soname, void *handle)
 {
     if (strlen(soname) >= MAX_SONAME) return;
     unsigned i = __atomic_fetch_add(&nr_copies, 1, __ATOMIC_RELAXED);
@@ -105,7 +105,7 @@ void *tfi_copy_open(const char *soname)
     int known = tfi_copy_known(soname);
     if (known != TFI_COPY_NONE) return tfi_copy_handle(known);
     void *handle = dlopen(soname, RTLD_NOLOAD | RTLD_LAZY);
-    if (handle) add(soname, handle);
+    if (handle) add_copy(soname, handle);
     else dlerror();
     return handle;
 }
@@ -117,7 +117,7 @@ void tfi_copy_note(const char *file)
     if (!handle) dlerror();
     for (int i = 0; handle && i < TFI_COPIES; i++)
         if (tfi_copy_handle(i) == handle) return;
-    if (handle) add(slash ? slash + 1 : file, handle);
+    if (handle) add_copy(slash ? slash + 1 : file, handle);
 }
 
 int tfi_copy_needed(const void *caller, const char *soname)

@@ -53,7 +53,7 @@ struct search {
 };
 
 /* Ends the iteration at the object that contains the address; no object contains NULL. */
-static int look(struct dl_phdr_info *object, size_t size, void *data)
+static int look_at_object(struct dl_phdr_info *object, size_t size, void *data)
 {
     struct search *s = data;
     (void)size;

@@ -43,7 +43,7 @@ void *tfi_elsewhere_known(unsigned hook, const void *caller)
     return __atomic_load_n(&known[i].key, __ATOMIC_RELAXED) == key ? real : NULL;
 }
 
-static void keep(unsigned hook, const void *caller, void *real)
+static void keep_original(unsigned hook, const void *caller, void *real)
 {
     unsigned i = place_of(hook, caller);
     if (__atomic_exchange_n(&writing, 1, __ATOMIC_ACQUIRE)) return;
@@ -76,6 +76,6 @@ void *tfi_elsewhere(unsigned hook, const char *symbol, const void *caller)
     void *real = tfi_dlsym(RTLD_NEXT, symbol);
     if (!real) real = seen_by(caller, symbol);
     dlerror(); /* clears the error: the program would take it for one of its own */
-    if (real) keep(hook, caller, real);
+    if (real) keep_original(hook, caller, real);
     return real;
 }

@@ -87,7 +87,7 @@ static void use_several(enum tfi_hook library)
 }
 
 /* Keeps `real` as the original for all callers, if only one copy is used. */
-static void keep(enum tfi_hook hook, enum tfi_hook library, void *real)
+static void keep_original(enum tfi_hook hook, enum tfi_hook library, void *real)
 {
     uint32_t *flag = &several[library];
     if (__atomic_load_n(flag, __ATOMIC_SEQ_CST)) return;
@@ -146,7 +146,7 @@ static void *find_copy(enum tfi_hook library, enum tfi_hook hook, const void *ca
     if (!real) real = __atomic_load_n(&given[hook - TFI_COPIED_BEGIN], __ATOMIC_RELAXED);
     if (!real) real = of_known(library, hook);
     if (!real) real = find_listed(library, tfi_hook_symbol(hook));
-    if (real) keep(hook, library, real);
+    if (real) keep_original(hook, library, real);
     return real;
 }
 
@@ -156,7 +156,7 @@ void tfi_hook_given(enum tfi_hook hook, void *real, const char *file)
     __atomic_store_n(&given[hook - TFI_COPIED_BEGIN], real, __ATOMIC_RELAXED);
 }
 
-static void *find(enum tfi_hook library, const char *symbol, const void *caller)
+static void *find_original(enum tfi_hook library, const char *symbol, const void *caller)
 {
     int copy = tfi_copy_needed(caller, tfi_hook_names(library));
     void *real = copy != TFI_COPY_NONE ? tfi_dlsym(tfi_copy_handle(copy), symbol) : NULL;
@@ -183,7 +183,7 @@ TFI_COLD void *tfi_original_find(enum tfi_hook hook, const void *caller)
 TFI_COLD void *tfi_hook_sibling(enum tfi_hook hook, const char *symbol, const void *caller)
 {
     int error = errno;
-    void *real = find(tfi_hook_library(hook), symbol, caller);
+    void *real = find_original(tfi_hook_library(hook), symbol, caller);
     errno = error;
     return real;
 }

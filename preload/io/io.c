@@ -102,7 +102,7 @@ static bool may_begin(void)
 }
 
 /* Begins the record of a call. Calls that a jump has left are counted here. */
-static inline bool begin(struct tfi_io *io, enum tfi_hook hook, uintptr_t frame)
+static inline bool begin_io(struct tfi_io *io, enum tfi_hook hook, uintptr_t frame)
 {
     uint32_t before = tfi_self ? tfi_self->calls : 0;
     if (!tfi_recording(TFI_ACTIVITY_IO) && !may_begin()) return false;
@@ -124,7 +124,7 @@ bool tfi_io_enter_from(struct tfi_io *io, enum tfi_hook hook, uintptr_t frame)
         recorded = io->file->wanted;
     }
     if (changes && tfi_in_shared_child()) return false;
-    recorded = recorded && begin(io, hook, frame);
+    recorded = recorded && begin_io(io, hook, frame);
     if (!recorded && !changes) return false;
     io->position = io->effect == TFI_IO_ADVANCES || io->effect == TFI_IO_SEEKS ? tfi_fd_position(io->fd) : -1;
     if (changes) before_closing(io);

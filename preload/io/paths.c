@@ -70,7 +70,7 @@ static struct tfi_path **place_of(const struct parts *p, uint32_t hash)
 }
 
 /* Adds a path under the lock. */
-static const struct tfi_path *add(const struct parts *p, uint32_t hash)
+static const struct tfi_path *add_path(const struct parts *p, uint32_t hash)
 {
     struct tfi_path **place = place_of(p, hash), *path = *place;
     size_t length = length_of(p), need = (sizeof *path + length + 1 + 7) & ~(size_t)7;
@@ -103,7 +103,7 @@ static TFI_COLD const struct tfi_path *add_locked(const struct parts *p, uint32_
     int cancel = tfi_cancel_off();
     const struct tfi_path *path = tfi_path_unknown;
     if (tfi_lock(&lock)) {
-        path = add(p, hash);
+        path = add_path(p, hash);
         tfi_unlock(&lock);
     }
     tfi_cancel_on(cancel);
@@ -139,7 +139,7 @@ static const struct tfi_path *from_room(ssize_t length)
 {
     if (length <= 0 || length > MAX_PATH) return tfi_path_unknown;
     struct parts p = {"", room, 0, (size_t)length, false};
-    return add(&p, hash_of(&p));
+    return add_path(&p, hash_of(&p));
 }
 
 const struct tfi_path *tfi_path_of_link(const char *link)

@@ -43,7 +43,7 @@ static bool prepare(struct tfi_thread *t)
     return true;
 }
 
-static void begin(struct tfi_thread *t, struct tfi_rec_io_sum *row, const struct tfi_sum *sum)
+static void begin_row(struct tfi_thread *t, struct tfi_rec_io_sum *row, const struct tfi_sum *sum)
 {
     *row = (struct tfi_rec_io_sum){
         .func = sum->call->func, .time = sum->call->start, .path = sum->path, .least = sum->moved, .thread = t->serial};
@@ -56,7 +56,7 @@ bool tfi_sum_add(struct tfi_thread *t, const struct tfi_sum *sum)
     struct tfi_rec_io_sum *row = &t->sums->row[key >> 58];
     bool same = row->func == sum->call->func && row->path == sum->path;
     if (row->calls && (!same || sum->call->start - row->time >= t->sums->interval)) write(t, row);
-    if (!row->calls) begin(t, row, sum);
+    if (!row->calls) begin_row(t, row, sum);
     row->calls++;
     row->errors += sum->failed;
     row->busy += sum->duration;

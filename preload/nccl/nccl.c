@@ -58,7 +58,7 @@ struct step {
 
 #define CALLER __builtin_return_address(0)
 
-static void begin(struct step *s, enum tfi_hook hook, const void *caller)
+static void begin_step(struct step *s, enum tfi_hook hook, const void *caller)
 {
     s->noted = tfi_nccl_noted(hook, caller);
     s->recorded = s->noted && tfi_nccl_begin(&s->call, hook);
@@ -76,7 +76,7 @@ ncclResult_t ncclGroupStart(void)
     struct step s;
     ncclResult_t (*real)(void) = tfi_real(TFI_HOOK_ncclGroupStart);
     if (!real) return TFI_NCCL_MISSING;
-    begin(&s, TFI_HOOK_ncclGroupStart, CALLER);
+    begin_step(&s, TFI_HOOK_ncclGroupStart, CALLER);
     ncclResult_t result = real();
     if (s.recorded) tfi_call_leave(&s.call, result, NULL, 0);
     if (s.noted && result == ncclSuccess) tfi_nccl_group_began();
@@ -88,7 +88,7 @@ ncclResult_t ncclGroupEnd(void)
     struct step s;
     ncclResult_t (*real)(void) = tfi_real(TFI_HOOK_ncclGroupEnd);
     if (!real) return TFI_NCCL_MISSING;
-    begin(&s, TFI_HOOK_ncclGroupEnd, CALLER);
+    begin_step(&s, TFI_HOOK_ncclGroupEnd, CALLER);
     ncclResult_t result = real();
     if (s.noted) tfi_nccl_group_ended();
     if (s.noted && result != ncclInProgress) tfi_communicator_arrived(0, result == ncclSuccess);
@@ -101,7 +101,7 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
     struct step s;
     ncclResult_t (*real)(ncclSimInfo_t *) = tfi_real(TFI_HOOK_ncclGroupSimulateEnd);
     if (!real) return TFI_NCCL_MISSING;
-    begin(&s, TFI_HOOK_ncclGroupSimulateEnd, CALLER);
+    begin_step(&s, TFI_HOOK_ncclGroupSimulateEnd, CALLER);
     ncclResult_t result = real(simInfo);
     if (s.noted) tfi_nccl_group_ended();
     if (s.recorded) tfi_call_leave(&s.call, result, NULL, 0);
@@ -122,7 +122,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId,
     struct step s;
     ncclResult_t (*real)(ncclComm_t *, int, ncclUniqueId, int) = tfi_real(TFI_HOOK_ncclCommInitRank);
     if (!real) return TFI_NCCL_MISSING;
-    begin(&s, TFI_HOOK_ncclCommInitRank, CALLER);
+    begin_step(&s, TFI_HOOK_ncclCommInitRank, CALLER);
     ncclResult_t result = real(comm, nranks, commId, rank);
     made(&s, result, comm, tfi_communicator_hash(TFI_HASH_START, &commId, sizeof commId), rank, nranks);
     return result;
@@ -134,7 +134,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId c
     ncclResult_t (*real)(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *) =
         tfi_real(TFI_HOOK_ncclCommInitRankConfig);
     if (!real) return TFI_NCCL_MISSING;
-    begin(&s, TFI_HOOK_ncclCommInitRankConfig, CALLER);
+    begin_step(&s, TFI_HOOK_ncclCommInitRankConfig, CALLER);
     ncclResult_t result = real(comm, nranks, commId, rank, config);
     made(&s, result, comm, tfi_communicator_hash(TFI_HASH_START, &commId, sizeof commId), rank, nranks);
     return result;
@@ -147,7 +147,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myran
     ncclResult_t (*real)(ncclComm_t *, int, int, int, ncclUniqueId *, ncclConfig_t *) =
         tfi_real(TFI_HOOK_ncclCommInitRankScalable);
     if (!real) return TFI_NCCL_MISSING;
-    begin(&s, TFI_HOOK_ncclCommInitRankScalable, CALLER);
+    begin_step(&s, TFI_HOOK_ncclCommInitRankScalable, CALLER);
     ncclResult_t result = real(newcomm, nranks, myrank, nId, commIds, config);
     bool valid = s.noted && tfi_nccl_done(result) && commIds && nId > 0;
     uint64_t hash = valid ? tfi_communicator_hash(TFI_HASH_START, commIds, (size_t)nId * sizeof *commIds) : 0;
@@ -162,7 +162,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     struct step s;
     ncclResult_t (*real)(ncclComm_t *, int, const int *) = tfi_real(TFI_HOOK_ncclCommInitAll);
     if (!real) return TFI_NCCL_MISSING;
-    begin(&s, TFI_HOOK_ncclCommInitAll, CALLER);
+    begin_step(&s, TFI_HOOK_ncclCommInitAll, CALLER);
     ncclResult_t result = real(comm, ndev, devlist);
     uint64_t hash = hash_of(hash_of(TFI_HASH_START, (uint64_t)tfi_getpid()), tfi_realtime_ns());
     hash = hash_of(hash, __atomic_add_fetch(&groups, 1, __ATOMIC_RELAXED));
@@ -212,7 +212,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
     struct step s;
     ncclResult_t (*real)(ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *) = tfi_real(TFI_HOOK_ncclCommSplit);
     if (!real) return TFI_NCCL_MISSING;
-    begin(&s, TFI_HOOK_ncclCommSplit, CALLER);
+    begin_step(&s, TFI_HOOK_ncclCommSplit, CALLER);
     struct tfi_communicator *parent = s.noted ? tfi_communicator_find(TFI_U(comm)) : NULL;
     uint32_t number = parent ? __atomic_fetch_add(&parent->splits, 1, __ATOMIC_RELAXED) : 0;
     bool member = color != NCCL_SPLIT_NOCOLOR;
@@ -233,7 +233,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeR
     struct step s;
     ncclResult_t (*real)(ncclComm_t, int *, int, ncclComm_t *, ncclConfig_t *, int) = tfi_real(TFI_HOOK_ncclCommShrink);
     if (!real) return TFI_NCCL_MISSING;
-    begin(&s, TFI_HOOK_ncclCommShrink, CALLER);
+    begin_step(&s, TFI_HOOK_ncclCommShrink, CALLER);
     struct tfi_communicator *parent = s.noted ? tfi_communicator_find(TFI_U(comm)) : NULL;
     uint32_t number = parent ? __atomic_fetch_add(&parent->shrinks, 1, __ATOMIC_RELAXED) : 0;
     uint64_t of = parent ? parent->hash : 0, excluded = 0; /* a sum: the list may have any order */
@@ -258,7 +258,7 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqu
     ncclResult_t (*real)(ncclComm_t, int, const ncclUniqueId *, int, ncclComm_t *, ncclConfig_t *) =
         tfi_real(TFI_HOOK_ncclCommGrow);
     if (!real) return TFI_NCCL_MISSING;
-    begin(&s, TFI_HOOK_ncclCommGrow, CALLER);
+    begin_step(&s, TFI_HOOK_ncclCommGrow, CALLER);
     uint64_t of = s.noted ? tfi_nccl_group(TFI_U(comm)) : 0;
     ncclResult_t result = real(comm, nRanks, uniqueId, rank, newcomm, config);
     uint64_t handle = s.noted ? add_child(result, newcomm, 0, comm) : 0;
@@ -275,7 +275,7 @@ static inline ncclResult_t end(enum tfi_hook hook, ncclComm_t comm, const void *
     struct step s;
     ncclResult_t (*real)(ncclComm_t) = tfi_real(hook);
     if (!real) return TFI_NCCL_MISSING;
-    begin(&s, hook, caller);
+    begin_step(&s, hook, caller);
     uint64_t hash = s.noted ? tfi_nccl_group(TFI_U(comm)) : 0;
     if (s.noted) tfi_communicator_remove(TFI_U(comm));
     ncclResult_t result = real(comm);
@@ -299,7 +299,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
     struct step s;
     ncclResult_t (*real)(ncclComm_t, ncclResult_t *) = tfi_real(TFI_HOOK_ncclCommGetAsyncError);
     if (!real) return TFI_NCCL_MISSING;
-    begin(&s, TFI_HOOK_ncclCommGetAsyncError, CALLER);
+    begin_step(&s, TFI_HOOK_ncclCommGetAsyncError, CALLER);
     ncclResult_t result = real(comm, asyncError), state = result == 0 && asyncError ? *asyncError : ncclInProgress;
     if (s.noted && state != ncclInProgress) tfi_communicator_arrived(TFI_U(comm), state == ncclSuccess);
     if (s.recorded) tfi_call_leave(&s.call, result, TFI_VALUES(tfi_nccl_group(TFI_U(comm)), TFI_U(state)), 2);

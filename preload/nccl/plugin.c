@@ -73,7 +73,7 @@ static void say_version(int version)
                 version);
 }
 
-static int begin(void **context, int *mask, uint64_t communicator, int ranks, int version)
+static int begin_context(void **context, int *mask, uint64_t communicator, int ranks, int version)
 {
     int error = errno;
     struct context *c = take_context();
@@ -273,28 +273,28 @@ static int record_state(void *handle, int at, const void *arguments)
 
 static int init_v3(void **context, int *mask)
 {
-    return begin(context, mask, 0, 0, 3);
+    return begin_context(context, mask, 0, 0, 3);
 }
 
 static int init_v4(void **context, int *mask, const char *name, uint64_t communicator, int nodes, int ranks, int rank,
                    void (*log)(void))
 {
     (void)name, (void)nodes, (void)rank, (void)log;
-    return begin(context, mask, communicator, ranks, 4);
+    return begin_context(context, mask, communicator, ranks, 4);
 }
 
 static int init_v5(void **context, uint64_t communicator, int *mask, const char *name, int nodes, int ranks, int rank,
                    void (*log)(void))
 {
     (void)name, (void)nodes, (void)rank, (void)log;
-    return begin(context, mask, communicator, ranks, 5);
+    return begin_context(context, mask, communicator, ranks, 5);
 }
 
 static int init_v6(void **context, uint64_t communicator, int *mask, const char *name, int nodes, int ranks, int rank,
                    void (*log)(void))
 {
     (void)name, (void)nodes, (void)rank, (void)log;
-    return begin(context, mask, communicator, ranks, 6);
+    return begin_context(context, mask, communicator, ranks, 6);
 }
 
 /* The exported symbols are other names of these: a definition in the program would take the exported ones' place. */

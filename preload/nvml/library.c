@@ -15,7 +15,7 @@
 
 struct tfi_nvml_api tfi_nvml_api;
 
-static void *find(void *handle, const char *name, const char *older)
+static void *find_symbol(void *handle, const char *name, const char *older)
 {
     void *found = tfi_dlsym(handle, name);
     return found || !older ? found : tfi_dlsym(handle, older);
@@ -31,10 +31,10 @@ bool tfi_nvml_open(void)
                               "capability `utility`");
         return false;
     }
-#define API(field, name, older, params) api->field = (int(*) params)find(handle, name, older);
+#define API(field, name, older, params) api->field = (int(*) params)find_symbol(handle, name, older);
     TFI_NVML_FUNCTIONS
 #undef API
-    api->error = (const char *(*)(int))find(handle, "nvmlErrorString", NULL);
+    api->error = (const char *(*)(int))find_symbol(handle, "nvmlErrorString", NULL);
     if (api->init && (api->by_uuid || api->by_pci)) return true;
     tfi_log(TFI_LOG_WARN, "TFI_NVML_HZ: no clocks are recorded: " LIBRARY " lacks %s",
             api->init ? "nvmlDeviceGetHandleByUUID" : "nvmlInit_v2");

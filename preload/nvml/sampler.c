@@ -267,7 +267,7 @@ static void add_target(uint32_t number)
 }
 
 /* A new device may be used at any time. The driver is not asked before the program's first call that uses one. */
-static bool look(void)
+static bool find_targets(void)
 {
     if (!wanted() || tfi_monotonic_ms() < next_look) return false;
     next_look = tfi_monotonic_ms() + (nr_targets ? LOOK_MS : LOOK_SOON_MS);

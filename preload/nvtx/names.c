@@ -65,7 +65,7 @@ static size_t utf8_of(char *out, const wchar_t *wide)
 /* ---- handles ---- */
 
 /* Takes memory of the region; NULL if it is full or could not be mapped. */
-static void *keep(size_t bytes)
+static void *keep_bytes(size_t bytes)
 {
     char *base = tfi_map_once(&handles.base, REGION_BYTES);
     if (!base) return NULL;
@@ -111,7 +111,7 @@ static uint32_t hash_of(enum tfi_handle_type type, const char *text, size_t leng
     return hash ^ hash >> 15;
 }
 
-static struct tfi_handle *find(struct tfi_handle *handle, enum tfi_handle_type type, uint32_t hash, const char *text,
+static struct tfi_handle *find_handle(struct tfi_handle *handle, enum tfi_handle_type type, uint32_t hash, const char *text,
                                size_t length)
 {
     for (; handle; handle = handle->next) {
@@ -128,9 +128,9 @@ static TFI_COLD struct tfi_handle *handle_for(enum tfi_handle_type type, const c
     uint32_t hash = hash_of(type, text, length);
     struct tfi_handle **head = &handles.heads[hash % NR_HEADS];
     struct tfi_handle *first = __atomic_load_n(head, __ATOMIC_ACQUIRE);
-    struct tfi_handle *handle = find(first, type, hash, text, length);
+    struct tfi_handle *handle = find_handle(first, type, hash, text, length);
     if (!handle) {
-        handle = keep(sizeof *handle + length);
+        handle = keep_bytes(sizeof *handle + length);
         if (handle) {
             handle->hash = hash;
             handle->length = (uint32_t)length;

@@ -73,7 +73,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static uint64_t take(struct chain *c)
+static uint64_t take_frames(struct chain *c)
 {
     uint64_t hash = 1;
     c->nr_native = 0;
@@ -207,7 +207,7 @@ static TFI_COLD uint32_t add_chain(const struct chain *c, uint64_t hash)
 static __attribute__((noinline)) uint32_t take_and_keep(void)
 {
     struct chain c;
-    uint64_t hash = take(&c);
+    uint64_t hash = take_frames(&c);
     if (!hash) return 0;
     const struct known *place = place_of(hash);
     return TFI_LIKELY(place->hash != 0) ? place->string : add_chain(&c, hash);

@@ -137,7 +137,7 @@ static void raise_later(void)
         if (error[i]) tfi_python.Py_DecRef(error[i]);
 }
 
-static bool begin(const struct watched *w, const char *frame)
+static bool begin_call(const struct watched *w, const char *frame)
 {
     PyObject *values = arguments(w, frame);
     if (!values) tfi_python.PyErr_Clear();
@@ -159,7 +159,7 @@ static TFI_COLD PyObject *evaluate_watched(const struct watched *w, char *thread
     bool makes_generator = w->pauses && layout->minor == 11 && frame[layout->owner] != BY_GENERATOR;
     if (makes_generator || !has_depth(thread)) return next(thread, frame, throwing);
     if (!throwing && is_fresh(w, frame)) {
-        if (!begin(w, frame)) return NULL;
+        if (!begin_call(w, frame)) return NULL;
     } else if (!tell(RESUME, w, frame, NULL)) {
         throwing = 1;
     }

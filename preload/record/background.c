@@ -84,7 +84,7 @@ static bool start(struct crew *crew)
     return tfi_worker_start(&crew->worker);
 }
 
-static void keep(struct crew *crew)
+static void keep_crew(struct crew *crew)
 {
     __atomic_store_n(&crew->kept, true, __ATOMIC_RELAXED);
 }
@@ -103,7 +103,7 @@ bool tfi_background_start(void)
 
 void tfi_background_keep(void)
 {
-    keep(&background);
+    keep_crew(&background);
     start(&background);
 }
 
@@ -133,7 +133,7 @@ bool tfi_caller_start(void)
 
 void tfi_caller_keep(void)
 {
-    keep(&caller);
+    keep_crew(&caller);
     start(&caller);
 }
 

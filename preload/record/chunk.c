@@ -18,7 +18,7 @@
 #include "record/writer.h"
 
 /* Begins an empty chunk for the thread, with a serial of its own. */
-static void begin(struct tfi_thread *thread, struct tfi_chunk *chunk)
+static void begin_chunk(struct tfi_thread *thread, struct tfi_chunk *chunk)
 {
     __atomic_store_n(&chunk->state, TFI_CHUNK_TAKEN, __ATOMIC_RELAXED);
     __atomic_store_n(&chunk->committed, 0, __ATOMIC_RELEASE);
@@ -53,14 +53,14 @@ static bool renew(struct tfi_thread *thread)
     bool first = !thread->chunk;
     if (chunk && tfi_writer_is_behind()) {
         tfi_writer_append_rows(chunk);
-        begin(thread, chunk);
+        begin_chunk(thread, chunk);
         return true;
     }
     tfi_chunk_close(thread);
     chunk = tfi_pool_take(!first);
     if (!chunk && tfi_writer_help()) chunk = tfi_pool_take(!first);
     if (!chunk) return false;
-    begin(thread, chunk);
+    begin_chunk(thread, chunk);
     return true;
 }
 

@@ -43,7 +43,7 @@ static char *read_fact(char *at, struct tfi_fact *fact)
 }
 
 /* Returns the address of the fact with this key, NULL if there is none; sets `next` to the fact behind it. */
-static char *find(const char *key, struct tfi_fact *fact, char **next)
+static char *find_fact(const char *key, struct tfi_fact *fact, char **next)
 {
     for (char *p = room; p < room + facts.text.used; p = *next) {
         *next = read_fact(p, fact);
@@ -58,7 +58,7 @@ void tfi_fact_keep(const struct tfi_fact *fact)
     size_t size = strlen(fact->key) + strlen(fact->value) + strlen(fact->source) + 3;
     char *next;
     if (!tfi_lock(&facts.lock)) return;
-    char *old = find(fact->key, &kept, &next);
+    char *old = find_fact(fact->key, &kept, &next);
     if (old) {
         memmove(old, next, (size_t)(room + facts.text.used - next));
         facts.text.used -= (size_t)(next - old);
@@ -76,7 +76,7 @@ bool tfi_fact(const char *key, char *value, size_t size)
     struct tfi_fact found;
     char *next;
     if (!tfi_lock(&facts.lock)) return false;
-    bool known = find(key, &found, &next) != NULL;
+    bool known = find_fact(key, &found, &next) != NULL;
     size_t length = known ? strlen(found.value) : 0;
     if (known && length < size) memcpy(value, found.value, length + 1);
     tfi_unlock(&facts.lock);

@@ -43,7 +43,7 @@ void tfi_log_restart(void)
     tfi_unlock(&lock);
 }
 
-static void keep(enum tfi_log_level level, const char *text)
+static void keep_message(enum tfi_log_level level, const char *text)
 {
     if (!tfi_lock_within(&lock, 10)) return;
     tfi_clock_choose();
@@ -71,7 +71,7 @@ void tfi_log(enum tfi_log_level level, const char *format, ...)
     used += tfi_vfmt(line + used, sizeof line - used - 1, format, args);
     va_end(args);
     tfi_text_plain(line, used);
-    if (level <= TFI_LOG_WARN) keep(level, line + sizeof prefix - 1);
+    if (level <= TFI_LOG_WARN) keep_message(level, line + sizeof prefix - 1);
     bool say = level <= shown;
     if (say && level <= TFI_LOG_WARN && may_say)
         say = may_say(strcmp(format, "%s") == 0 ? line + sizeof prefix - 1 : format);

@@ -99,7 +99,7 @@ const char *tfi_string_text(uint32_t number, size_t *length)
     return text->bytes;
 }
 
-static uint32_t find(const struct table *t, uint32_t h, const char *bytes, size_t length)
+static uint32_t find_string(const struct table *t, uint32_t h, const char *bytes, size_t length)
 {
     for (uint32_t i = h & t->mask;; i = (i + 1) & t->mask) {
         uint64_t entry = __atomic_load_n(&t->entry[i], __ATOMIC_ACQUIRE);
@@ -129,7 +129,7 @@ static bool grow(void)
     return true;
 }
 
-static struct text *keep(const char *bytes, size_t length)
+static struct text *keep_text(const char *bytes, size_t length)
 {
     size_t need = (sizeof(struct text) + length + 7) & ~(size_t)7;
     if (count + 1 >= MAX_STRINGS || total + need > MAX_BYTES) return NULL;
@@ -166,7 +166,7 @@ static bool store(uint32_t number, const char *bytes, size_t length)
     return true;
 }
 
-static TFI_COLD uint32_t add(uint32_t h, const char *bytes, size_t length)
+static TFI_COLD uint32_t add_string(uint32_t h, const char *bytes, size_t length)
 {
     int error = errno, cancel;
     uint32_t number;
@@ -176,10 +176,10 @@ static TFI_COLD uint32_t add(uint32_t h, const char *bytes, size_t length)
         errno = error;
         return TFI_STRING_LOST;
     }
-    number = find(table, h, bytes, length);
+    number = find_string(table, h, bytes, length);
     if (number) goto out;
     number = TFI_STRING_LOST;
-    struct text *text = grow() ? keep(bytes, length) : NULL;
+    struct text *text = grow() ? keep_text(bytes, length) : NULL;
     if (!text || !store(count + 1, bytes, length)) {
         tfi_count_drop(TFI_DROP_STRINGS, 1);
         goto out;
@@ -200,6 +200,6 @@ uint32_t tfi_string(const char *text, size_t length)
     if (!text) return 0;
     if (length > TFI_STRING_MAX) length = TFI_STRING_MAX;
     uint32_t h = hash(text, length);
-    uint32_t number = find(__atomic_load_n(&table, __ATOMIC_ACQUIRE), h, text, length);
-    return TFI_LIKELY(number) ? number : add(h, text, length);
+    uint32_t number = find_string(__atomic_load_n(&table, __ATOMIC_ACQUIRE), h, text, length);
+    return TFI_LIKELY(number) ? number : add_string(h, text, length);
 }

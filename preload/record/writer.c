@@ -144,7 +144,7 @@ static bool append_plain(uint16_t type, const void *payload, size_t bytes)
 
 /* Writes the start of the file: its head, then the header and the schema. Each append tries again until it is written: a
  * full disk may have room later. */
-static bool begin(void)
+static bool begin_writing(void)
 {
     if (trace.begun) return true;
     struct tfi_block info = plain_head(TFI_BLOCK_HEADER, trace.info->data, trace.info->used);
@@ -169,12 +169,12 @@ static bool begin(void)
 void tfi_writer_begin(const struct tfi_text *info)
 {
     trace.info = info;
-    begin();
+    begin_writing();
 }
 
 static bool flush_strings(void)
 {
-    if (!begin()) return false;
+    if (!begin_writing()) return false;
     uint64_t used = tfi_pool_strings_used();
     if (used == trace.strings_done) return true;
     if (!append_plain(TFI_BLOCK_STRINGS, tfi_pool_strings() + trace.strings_done, used - trace.strings_done))
@@ -226,7 +226,7 @@ static void tell_drops(void)
 {
     struct tfi_rec_drop rows[TFI_DROP_END];
     unsigned n = 0;
-    if (!begin()) return;
+    if (!begin_writing()) return;
     for (uint32_t cause = 1; cause < TFI_DROP_END; cause++) {
         uint64_t count = __atomic_load_n(&tfi_live->drops[cause], __ATOMIC_RELAXED);
         if (count == trace.drops_told[cause]) continue;
@@ -428,7 +428,7 @@ bool tfi_writer_finish(const char *reason)
         chunk = __atomic_load_n(&t->chunk, __ATOMIC_ACQUIRE); /* stays the thread's, which may still write to it */
         if (chunk) whole &= finish_one(chunk);
     }
-    if (begin()) append_clock();
+    if (begin_writing()) append_clock();
     tell_drops();
     whole &= flush_strings() && append_footer(reason);
     trace.ended = true;

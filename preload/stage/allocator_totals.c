@@ -153,7 +153,7 @@ static void open_part(struct device *d, uint64_t id)
 
 /* Finds a stage's part, with the peaks since the stage's beginning; called after fold(). Returns its index, -1 if the
  * stage began before the device's first report and so has everything since then, -2 if it has no part. */
-static int64_t find(struct device *d, uint64_t id, uint64_t start, struct part *found)
+static int64_t find_part(struct device *d, uint64_t id, uint64_t start, struct part *found)
 {
     uint64_t allocated = 0, reserved = 0;
     int64_t i = d->nr_parts;
@@ -251,7 +251,7 @@ static void ended(struct tfi_thread *t, const struct tfi_open *open, uint64_t no
         struct device *d = &devices[i];
         if (!tfi_lock_quick(&lock)) return;
         fold(d);
-        int64_t index = find(d, open->id, open->start, &part);
+        int64_t index = find_part(d, open->id, open->start, &part);
         if (index >= 0) close_part(d, index);
         at_end = now_of(d, open->id);
         if (sum && index > -2) add_to(sum, summary((int32_t)i - 1, &part, &at_end));
@@ -266,7 +266,7 @@ static void forgotten(const struct tfi_open *open)
     if (!any_active() || !tfi_lock_quick(&lock)) return;
     EACH_ACTIVE(i)
     {
-        int64_t index = find(&devices[i], open->id, 0, &part);
+        int64_t index = find_part(&devices[i], open->id, 0, &part);
         if (index >= 0) close_part(&devices[i], index);
     }
     tfi_unlock_quick(&lock);
@@ -281,7 +281,7 @@ bool tfi_allocator_totals_of(uint64_t id, uint64_t start, struct tfi_memory *mem
     {
         struct device *d = &devices[i];
         fold(d);
-        if (find(d, id, start, &part) < -1) continue;
+        if (find_part(d, id, start, &part) < -1) continue;
         struct part now = now_of(d, id);
         struct tfi_memory one = summary((int32_t)i - 1, &part, &now);
         if (matters_more(&one, memory)) *memory = one;

@@ -29,7 +29,7 @@ bool tfi_open_already(const struct tfi_thread *t, uint32_t name)
     return t->max_open && name && place_of(t, name)->count;
 }
 
-static void add(struct tfi_thread *t, uint32_t name)
+static void add_open_name(struct tfi_thread *t, uint32_t name)
 {
     struct tfi_open_name *place = place_of(t, name);
     if (!place->name) t->nr_names++;
@@ -41,7 +41,7 @@ void tfi_open_name_add(struct tfi_thread *t, const struct tfi_open *open)
 {
     if (!has_name(open)) return;
     if (TFI_UNLIKELY(t->nr_names >= t->max_open / 2 * 3)) tfi_open_names_again(t);
-    add(t, open->name);
+    add_open_name(t, open->name);
 }
 
 void tfi_open_name_remove(struct tfi_thread *t, const struct tfi_open *open)
@@ -56,5 +56,5 @@ TFI_COLD void tfi_open_names_again(struct tfi_thread *t)
     memset(t->names, 0, 2 * t->max_open * sizeof *t->names);
     t->nr_names = 0;
     for (uint32_t i = 0; i < t->nr_open; i++)
-        if (has_name(&t->open[i])) add(t, t->open[i].name);
+        if (has_name(&t->open[i])) add_open_name(t, t->open[i].name);
 }

@@ -155,7 +155,7 @@ static void count_stage(struct tfi_thread *t, const struct tfi_open *open, int s
 }
 
 /* Removes the range at `index` from the stack. */
-static void take(struct tfi_thread *t, uint32_t index)
+static void remove_range(struct tfi_thread *t, uint32_t index)
 {
     struct tfi_open open = t->open[index];
     bool top = index + 1 == t->nr_open;
@@ -174,7 +174,7 @@ TFI_COLD void tfi_stage_sweep(struct tfi_thread *t)
     if (!tfi_lock_quick(&started.lock)) return;
     for (uint32_t i = t->nr_open; i-- > 0;) {
         const struct tfi_open *open = &t->open[i];
-        if (open->id && !(open->flags & TFI_RANGE_NESTED) && !is_on(t, open->id)) take(t, i);
+        if (open->id && !(open->flags & TFI_RANGE_NESTED) && !is_on(t, open->id)) remove_range(t, i);
     }
     __atomic_store_n(&t->ended, 0, __ATOMIC_RELAXED);
     tfi_unlock_quick(&started.lock);
@@ -189,7 +189,7 @@ static inline void sweep_if_needed(struct tfi_thread *t)
 static void take_off(struct tfi_thread *t, const struct tfi_open *range)
 {
     int64_t index = tfi_open_find(t, range->order, range->id);
-    if (index >= 0) take(t, (uint32_t)index);
+    if (index >= 0) remove_range(t, (uint32_t)index);
 }
 
 /* Takes a started range away from its owner; the caller holds the lock. If the owner is another thread than the
@@ -281,7 +281,7 @@ static TFI_COLD void disown(uint64_t id)
 }
 
 /* Writes the beginning and puts the range on the stack. */
-static void begin(struct tfi_thread *t, const struct tfi_range *range, struct tfi_open *open)
+static void begin_stage(struct tfi_thread *t, const struct tfi_range *range, struct tfi_open *open)
 {
     write_begin(t, range, open);
     bool on = put_on(t, open);
@@ -331,7 +331,7 @@ int tfi_stage_push(struct tfi_thread *t, const struct tfi_range *range)
     open.depth = below < 0 ? 0 : t->open[below].depth + 1;
     open.id = (uint64_t)(t->serial & 0x3fffff) << 40 | ++t->ranges;
     open.start = open.since = tfi_ticks();
-    begin(t, range, &open);
+    begin_stage(t, range, &open);
     return (int)open.depth;
 }
 
@@ -345,7 +345,7 @@ int tfi_stage_pop(struct tfi_thread *t, uint32_t domain)
         return -1;
     }
     struct tfi_open open = t->open[index];
-    take(t, (uint32_t)index);
+    remove_range(t, (uint32_t)index);
     count_stage(t, &open, -1);
     write_end(t, &open, t->serial, now);
     add_time(t, &open, now);
@@ -375,7 +375,7 @@ uint64_t tfi_stage_start(struct tfi_thread *t, const struct tfi_range *range)
     open.start = open.since = tfi_ticks();
     register_started(t, &open);
     if (open.id % MAX_STARTED < MAX_STARTED - 1) {
-        begin(t, range, &open);
+        begin_stage(t, range, &open);
     } else {
         write_begin(t, range, &open);
         tfi_count_drop(TFI_DROP_RANGES, 1);

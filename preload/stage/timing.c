@@ -44,7 +44,7 @@ bool tfi_timing_init(void)
 }
 
 /* Takes a new place for a name, NULL if all are taken. */
-static struct tfi_timing *take(uint32_t name)
+static struct tfi_timing *take_timing(uint32_t name)
 {
     if (__atomic_load_n(&nr_stages, __ATOMIC_RELAXED) >= MAX_STAGES) return NULL;
     uint32_t place = __atomic_fetch_add(&nr_stages, 1, __ATOMIC_RELAXED);
@@ -53,9 +53,9 @@ static struct tfi_timing *take(uint32_t name)
     return &stages[place];
 }
 
-static TFI_COLD struct tfi_timing *add(uint32_t name, uint32_t slot)
+static TFI_COLD struct tfi_timing *add_timing(uint32_t name, uint32_t slot)
 {
-    struct tfi_timing *mine = take(name);
+    struct tfi_timing *mine = take_timing(name);
     if (!mine) return NULL;
     uint64_t entry = (uint64_t)name << 32 | (uint32_t)(mine - stages);
     for (;; slot = (slot + 1) & (SLOTS - 1)) {
@@ -74,7 +74,7 @@ struct tfi_timing *tfi_timing_of(uint32_t name)
     for (uint32_t slot = name * 2654435761u >> 15;; slot = (slot + 1) & (SLOTS - 1)) {
         uint64_t found = __atomic_load_n(&slots[slot], __ATOMIC_ACQUIRE);
         if (TFI_LIKELY(found >> 32 == name)) return &stages[(uint32_t)found];
-        if (!found) return add(name, slot);
+        if (!found) return add_timing(name, slot);
     }
 }
 

@@ -4,7 +4,7 @@
 struct tfi_watchers tfi_watchers[TFI_WATCHERS + 1];
 
 /* Puts a watcher into the first free place of the list at offset `list` of the table's rows. */
-static void add(size_t list, const struct tfi_watcher *watcher)
+static void add_watcher(size_t list, const struct tfi_watcher *watcher)
 {
     for (unsigned i = 0; i < TFI_WATCHERS; i++) {
         const struct tfi_watcher **place = (void *)((char *)&tfi_watchers[i] + list), *found = NULL;
@@ -16,19 +16,19 @@ static void add(size_t list, const struct tfi_watcher *watcher)
 
 void tfi_watch(const struct tfi_watcher *w)
 {
-    if (w->restart) add(offsetof(struct tfi_watchers, restart), w);
-    if (w->edge) add(offsetof(struct tfi_watchers, edge), w);
-    if (w->put) add(offsetof(struct tfi_watchers, put), w);
-    if (w->taken) add(offsetof(struct tfi_watchers, taken), w);
-    if (w->emptied) add(offsetof(struct tfi_watchers, emptied), w);
-    if (w->ended_elsewhere) add(offsetof(struct tfi_watchers, ended_elsewhere), w);
-    if (w->counted) add(offsetof(struct tfi_watchers, counted), w);
-    if (w->opened) add(offsetof(struct tfi_watchers, opened), w);
-    if (w->ending) add(offsetof(struct tfi_watchers, ending), w);
-    if (w->ended) add(offsetof(struct tfi_watchers, ended), w);
-    if (w->forgotten) add(offsetof(struct tfi_watchers, forgotten), w);
-    if (w->stack) add(offsetof(struct tfi_watchers, stack), w);
-    if (w->finish) add(offsetof(struct tfi_watchers, finish), w);
+    if (w->restart) add_watcher(offsetof(struct tfi_watchers, restart), w);
+    if (w->edge) add_watcher(offsetof(struct tfi_watchers, edge), w);
+    if (w->put) add_watcher(offsetof(struct tfi_watchers, put), w);
+    if (w->taken) add_watcher(offsetof(struct tfi_watchers, taken), w);
+    if (w->emptied) add_watcher(offsetof(struct tfi_watchers, emptied), w);
+    if (w->ended_elsewhere) add_watcher(offsetof(struct tfi_watchers, ended_elsewhere), w);
+    if (w->counted) add_watcher(offsetof(struct tfi_watchers, counted), w);
+    if (w->opened) add_watcher(offsetof(struct tfi_watchers, opened), w);
+    if (w->ending) add_watcher(offsetof(struct tfi_watchers, ending), w);
+    if (w->ended) add_watcher(offsetof(struct tfi_watchers, ended), w);
+    if (w->forgotten) add_watcher(offsetof(struct tfi_watchers, forgotten), w);
+    if (w->stack) add_watcher(offsetof(struct tfi_watchers, stack), w);
+    if (w->finish) add_watcher(offsetof(struct tfi_watchers, finish), w);
 }
 
 TFI_COLD uint32_t tfi_watch_stack(struct tfi_thread *t)

@@ -163,7 +163,7 @@ static TFI_COLD struct tfi_torch_thread *own_part(struct tfi_thread *t)
     return own;
 }
 
-static inline struct op *take(struct tfi_thread *t)
+static inline struct op *take_op(struct tfi_thread *t)
 {
     struct tfi_torch_thread *own = t->torch;
     if (TFI_UNLIKELY(!own || own->serial != t->serial)) own = own_part(t);
@@ -254,7 +254,7 @@ static void *start_range(void **object, const void *function)
     }
     struct tfi_thread *t = tfi_enter(TFI_WHY_STAGE);
     if (!t) return object;
-    struct op *op = take(t);
+    struct op *op = take_op(t);
     if (op) {
         const char *name = torch.name(function);
         struct tfi_range range = {.name = tfi_string(name, strlen(name)), .flags = TFI_RANGE_STAGE | TFI_RANGE_TORCH};
@@ -386,7 +386,7 @@ static TFI_COLD void *start_unwritten(void **object, struct tfi_thread *t, const
 {
     if (!__atomic_load_n(&tfi_graph_captures, __ATOMIC_RELAXED) || tfi_guarded(t)) return object;
     tfi_guard_set(t);
-    struct op *op = take(t);
+    struct op *op = take_op(t);
     if (op) {
         op->name = name_of(op->owner, torch.name(function))->number;
         op->evaluates = op->is_collective = op->is_executed = false;
@@ -413,7 +413,7 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
         return object;
     }
     tfi_guard_set(t);
-    struct op *op = take(t);
+    struct op *op = take_op(t);
     if (op) {
         fill(op, function, scope);
         if (TFI_UNLIKELY(tfi_sums_on)) tfi_sums_operator(t, op->forward, op->sequence, op->evaluates);

@@ -83,7 +83,7 @@ static enum verdict verdict_of(const struct budget_entry *entry, const struct st
 }
 
 /* `without_row`: the verdict if no rank has a row. */
-static void add(struct judgements *j, const struct budget_entry *entry, const struct stage_counts *row, bool whole,
+static void add_judgement(struct judgements *j, const struct budget_entry *entry, const struct stage_counts *row, bool whole,
                 enum verdict without_row)
 {
     for (enum call_kind kind = 0; kind < NR_CALL_KINDS; kind++) {
@@ -110,11 +110,11 @@ void judge(struct judgements *judgements, const struct budget *budget, const str
             if (!known && (!budget_is_glob(entry->stage) || !tfi_glob(entry->stage, name->text, name->length, false)))
                 continue;
             for (size_t k = named.first[n]; k < named.first[n + 1]; k++) {
-                add(judgements, entry, &counts->row[named.row[k]], whole, WITHIN);
+                add_judgement(judgements, entry, &counts->row[named.row[k]], whole, WITHIN);
                 found = true;
             }
         }
-        if (!found || absent) add(judgements, entry, NULL, whole, absent ? RANK_ABSENT : STAGE_ABSENT);
+        if (!found || absent) add_judgement(judgements, entry, NULL, whole, absent ? RANK_ABSENT : STAGE_ABSENT);
     }
     named_free(&named);
 }

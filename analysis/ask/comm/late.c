@@ -71,7 +71,7 @@ static void share_skew(struct late *late, size_t count)
 }
 
 /* Joins neighbours that `order` calls the same, in place. Returns how many are left. */
-static size_t join(struct late *late, size_t count, int (*order)(const void *, const void *))
+static size_t join_late(struct late *late, size_t count, int (*order)(const void *, const void *))
 {
     size_t kept = 0;
     qsort(late, count, sizeof *late, order);
@@ -91,7 +91,7 @@ static struct late find_most(const struct late *late, size_t count, int64_t skew
 {
     struct late *by_ranks = mem_zero(count, sizeof *by_ranks);
     if (count) memcpy(by_ranks, late, count * sizeof *by_ranks);
-    size_t ranks = count ? join(by_ranks, count, by_rank) : 0;
+    size_t ranks = count ? join_late(by_ranks, count, by_rank) : 0;
     struct late most = {.rank = UNKNOWN_NUMBER};
     for (size_t i = 0; i < ranks; i++)
         if (by_ranks[i].time > most.time) most = by_ranks[i];
@@ -114,7 +114,7 @@ void lates_make(struct lates *lates, const struct comm_rows *rows, const struct 
     lates->collectives = lates->count;
     if (!lates->count) return;
     share_skew(lates->late, lates->count);
-    lates->count = join(lates->late, lates->count, by_place);
+    lates->count = join_late(lates->late, lates->count, by_place);
     lates->most = find_most(lates->late, lates->count, skew);
     qsort_r(lates->late, lates->count, sizeof *lates->late, longest_first, (void *)names);
 }

@@ -122,7 +122,7 @@ static int by_group(const void *a, const void *b)
     return order ? order : (x->place > y->place) - (x->place < y->place);
 }
 
-static int by_time(const void *a, const void *b)
+static int parts_by_time(const void *a, const void *b)
 {
     const struct numbered *x = a, *y = b;
     if (x->part.file_start_us != y->part.file_start_us) return x->part.file_start_us < y->part.file_start_us ? -1 : 1;
@@ -140,7 +140,7 @@ static void order_group(struct numbered *n, size_t count)
         n[i].time = called || part->start == UNKNOWN_TIME ? part->call_start : part->start;
         if (part->file_duration_us >= 0) n[i].time = 0; /* only the file's own times count, then the place */
     }
-    qsort(n, count, sizeof *n, by_time);
+    qsort(n, count, sizeof *n, parts_by_time);
 }
 
 static uint64_t number_group(struct numbered *n, size_t count)

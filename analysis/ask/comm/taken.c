@@ -92,7 +92,7 @@ static void take_parts(struct comm_taken *taken, const struct comm_scope *scope,
     }
 }
 
-static struct comm_taken *take(struct scope *scope, bool stages, comm_taker *take_all)
+static struct comm_taken *reduce_comm(struct scope *scope, bool stages, comm_taker *take_all)
 {
     const struct process *process = scope->process;
     struct comm_taken *taken = mem_zero(1, sizeof *taken);
@@ -112,17 +112,17 @@ static struct comm_taken *take(struct scope *scope, bool stages, comm_taker *tak
 
 struct comm_taken *comm_take(struct scope *scope, comm_taker *take_all)
 {
-    return take(scope, false, take_all);
+    return reduce_comm(scope, false, take_all);
 }
 
 static void *take_without_stages(struct scope *scope)
 {
-    return take(scope, false, take_parts);
+    return reduce_comm(scope, false, take_parts);
 }
 
 static void *take_with_stages(struct scope *scope)
 {
-    return take(scope, true, take_parts);
+    return reduce_comm(scope, true, take_parts);
 }
 
 void comm_taken_free(void *taken)

@@ -136,7 +136,7 @@ static void take_call(struct follow *f, size_t call)
 
 /* ---- orders ---- */
 
-static int by_start(const void *a, const void *b, void *context)
+static int works_by_start(const void *a, const void *b, void *context)
 {
     const struct calls *c = context;
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -158,7 +158,7 @@ static void make_orders(struct follow *f)
     size_t calls = p->calls.table.count;
     f->call = mem_zero(calls, sizeof *f->call);
     for (size_t i = 0; i < calls; i++) f->call[i] = (uint32_t)i;
-    qsort_r(f->call, calls, sizeof *f->call, by_start, (void *)&p->calls);
+    qsort_r(f->call, calls, sizeof *f->call, works_by_start, (void *)&p->calls);
     f->work = mem_zero(p->works.table.count, sizeof *f->work);
     f->first_of_span = no_places(p->spans.table.count);
     f->sync_of_span = no_places(p->spans.table.count);

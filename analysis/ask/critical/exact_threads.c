@@ -54,7 +54,7 @@ static struct part leading(const struct exact *x)
     return best;
 }
 
-static void join(struct joining *j, size_t from, size_t to, int64_t weight, enum critical_type type)
+static void add_host_edge(struct joining *j, size_t from, size_t to, int64_t weight, enum critical_type type)
 {
     const struct host_top *top = j->x->tops.top;
     weight = type == EDGE_DEPENDENCY ? 0 : MAX(weight, 0);
@@ -78,7 +78,7 @@ static void join_leading(struct joining *j)
     size_t from = 0;
     for (size_t i = j->lead.first; i + 1 < j->lead.first + j->lead.count; i++) {
         int64_t start = event_of(j, i)->end, end = event_of(j, i + 1)->start;
-        join(j, i, i + 1, end - start - waiting_in(&j->waiting, &from, start, end), EDGE_OPERATOR);
+        add_host_edge(j, i, i + 1, end - start - waiting_in(&j->waiting, &from, start, end), EDGE_OPERATOR);
     }
 }
 
@@ -103,14 +103,14 @@ static void join_other(struct joining *j, struct part part)
         int64_t start = event_of(j, i)->start, end = event_of(j, i)->end;
         bool chained = i > part.first && before == gap && gap != SIZE_MAX;
         if (i > part.first)
-            join(j, i - 1, i, start - event_of(j, i - 1)->end, chained ? EDGE_OPERATOR : EDGE_DEPENDENCY);
+            add_host_edge(j, i - 1, i, start - event_of(j, i - 1)->end, chained ? EDGE_OPERATOR : EDGE_DEPENDENCY);
         if (gap != SIZE_MAX && gap > 0 && !chained) {
             size_t lead = j->lead.first + gap - 1;
-            join(j, lead, i, start - event_of(j, lead)->end, EDGE_OPERATOR);
+            add_host_edge(j, lead, i, start - event_of(j, lead)->end, EDGE_OPERATOR);
         }
         if (gap != SIZE_MAX && gap < j->lead.count && next != gap) {
             size_t lead = j->lead.first + gap;
-            join(j, i, lead, event_of(j, lead)->start - end, EDGE_OPERATOR);
+            add_host_edge(j, i, lead, event_of(j, lead)->start - end, EDGE_OPERATOR);
         }
         before = gap;
         gap = next;

@@ -27,7 +27,7 @@ struct grouped {
     uint32_t group, work;
 };
 
-static int by_start(const void *a, const void *b)
+static int works_by_start(const void *a, const void *b)
 {
     const struct grouped *x = a, *y = b;
     return x->group != y->group   ? by_number(x->group, y->group)
@@ -58,7 +58,7 @@ static void find_in_group(struct grouped *list, size_t count, uint32_t *before)
 
 static void find_groups(struct grouped *list, size_t count, uint32_t *before)
 {
-    if (count) qsort(list, count, sizeof *list, by_start);
+    if (count) qsort(list, count, sizeof *list, works_by_start);
     for (size_t first = 0, end; first < count; first = end) {
         for (end = first; end < count && list[end].group == list[first].group;) end++;
         find_in_group(&list[first], end - first, before);

@@ -79,7 +79,7 @@ static void add_source(struct search *s, bool *seen, uint32_t node)
 }
 
 /* Makes the nodes without predecessors ready, in the order in which edges name them. Returns the number of nodes. */
-static size_t begin(struct search *s, size_t nodes)
+static size_t begin_search(struct search *s, size_t nodes)
 {
     bool *seen = mem_zero(nodes, sizeof *seen);
     size_t count = 0;
@@ -133,7 +133,7 @@ size_t critical_longest(const struct critical_graph *graph, size_t nodes, uint32
     s.order = mem_zero(nodes, sizeof *s.order);
     s.length = mem_zero(nodes, sizeof *s.length);
     s.by = mem_zero(nodes, sizeof *s.by);
-    size_t all = begin(&s, nodes);
+    size_t all = begin_search(&s, nodes);
     for (; done < s.ready; done++) visit(&s, s.order[done]);
     if (done < all) {
         count = SIZE_MAX;

@@ -105,7 +105,7 @@ static bool stands_alone(const struct options *options)
     return !options->overlay && isnan(options->from) && isnan(options->to);
 }
 
-static void *take(struct scope *scope)
+static void *reduce_critical(struct scope *scope)
 {
     const struct selection *chosen = scope->chosen;
     struct critical_path path;
@@ -125,4 +125,4 @@ const struct needs critical_needs = {.device = true,
                                      .waited = true,
                                      .event_numbers = true,
                                      .stream = STREAM_HELD};
-const struct reduction critical_reduction = {stands_alone, take, critical_sum_free};
+const struct reduction critical_reduction = {stands_alone, reduce_critical, critical_sum_free};

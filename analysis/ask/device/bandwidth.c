@@ -73,7 +73,7 @@ static void add_process(struct adding *a, struct scope *scope)
     scope_end(scope);
 }
 
-static int by_time(const void *a, const void *b, void *names)
+static int copies_by_time(const void *a, const void *b, void *names)
 {
     const struct copy_row *x = a, *y = b;
     return x->rank != y->rank   ? by_number(x->rank, y->rank)
@@ -86,7 +86,7 @@ void bandwidth_of(struct copy_rows *rows, const struct selection *chosen, struct
     struct adding a = {.rows = rows, .names = names};
     *rows = (struct copy_rows){0};
     for (size_t i = 0; i < chosen->processes; i++) add_process(&a, scope_begin(chosen, i));
-    if (rows->count) qsort_r(rows->row, rows->count, sizeof *rows->row, by_time, names);
+    if (rows->count) qsort_r(rows->row, rows->count, sizeof *rows->row, copies_by_time, names);
     map_free(&a.kind_of);
 }
 

@@ -18,7 +18,7 @@ struct made {
     bool has_result, failed;
 };
 
-static void add_call(struct call_sums *sums, const struct made *made)
+static void sum_call(struct call_sums *sums, const struct made *made)
 {
     struct call_sum *row = keyed_row(&sums->keyed, &made->name, sizeof made->name, sizeof *row);
     row->has_errors |= made->has_result;
@@ -26,13 +26,13 @@ static void add_call(struct call_sums *sums, const struct made *made)
     values_add(&row->values, made->end - made->start);
 }
 
-static void take(struct call_sums *sums, const struct scope *scope, struct made made, uint32_t span)
+static void add_call(struct call_sums *sums, const struct scope *scope, struct made made, uint32_t span)
 {
     const struct choice *choice = &scope->choice;
     struct belonging at = {made.start, NO_PLACE, 0};
     if (choice_call(choice, made.start, span)) {
         if (choice->by_stage) at.stage = stage_at(&scope->attribution.finder, made.thread, made.start);
-        if (choice_in_stage(choice, &at)) add_call(sums, &made);
+        if (choice_in_stage(choice, &at)) sum_call(sums, &made);
     }
 }
 
@@ -42,7 +42,7 @@ static void take_call(struct call_sums *sums, const struct scope *scope, const s
     bool has_result = call->call != NO_PLACE;
     int64_t result = has_result ? c->result[call->call] : 0;
     bool failed = result != 0 && result != NOT_READY;
-    take(sums, scope, (struct made){call->name, call->thread, call->start, call->end, has_result, failed}, call->span);
+    add_call(sums, scope, (struct made){call->name, call->thread, call->start, call->end, has_result, failed}, call->span);
 }
 
 void call_sums_add(struct call_sums *sums, struct scope *scope)

@@ -120,7 +120,7 @@ static void add_flops(struct counter_row *row, const char *counter, double value
     }
 }
 
-static int by_start(const void *a, const void *b, void *context)
+static int works_by_start(const void *a, const void *b, void *context)
 {
     const struct counter_range *range = context;
     const struct counter_row *x = a, *y = b;
@@ -140,7 +140,7 @@ static void take_ranges(struct counter_rows *rows, const struct view *view)
         for (size_t k = range->first; k < range->first + range->count; k++)
             add_flops(row, names_get(view->names, c->counted[k].counter)->text, c->counted[k].value);
     }
-    if (rows->count) qsort_r(rows->row, rows->count, sizeof *rows->row, by_start, c->range);
+    if (rows->count) qsort_r(rows->row, rows->count, sizeof *rows->row, works_by_start, c->range);
 }
 
 void counters_of(struct counter_rows *rows, const struct process *process, const struct counter_rules *rules,

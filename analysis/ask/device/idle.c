@@ -52,7 +52,7 @@ static void take_lane(struct idle_rows *rows, const struct process *process, con
     rows->works += row.works;
 }
 
-static void *take(struct scope *scope)
+static void *reduce_idle(struct scope *scope)
 {
     const struct process *process = scope->process;
     struct idle_rows *rows = mem_zero(1, sizeof *rows);
@@ -72,7 +72,7 @@ static void free_taken(void *summary)
     free(summary);
 }
 
-const struct reduction idle_reduction = {without_window, take, free_taken};
+const struct reduction idle_reduction = {without_window, reduce_idle, free_taken};
 
 /* ---- all processes ---- */
 
@@ -85,7 +85,7 @@ static int by_stream(const void *a, const void *b)
 }
 
 /* Sorts the rows and adds up those of the same stream. */
-static void join(struct idle_rows *rows)
+static void join_idle_rows(struct idle_rows *rows)
 {
     size_t kept = 0;
     if (rows->count) qsort(rows->row, rows->count, sizeof *rows->row, by_stream);
@@ -112,7 +112,7 @@ void idle_collect(struct idle_rows *rows, void *const *taken, size_t count)
             *add_row(rows, row->rank, row->device, row->stream) = *row;
         }
     }
-    join(rows);
+    join_idle_rows(rows);
 }
 
 void idle_free(struct idle_rows *rows)

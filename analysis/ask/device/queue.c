@@ -20,7 +20,7 @@ void queue_change(struct queue_changes *changes, struct queue_change change)
     changes->change[changes->count++] = change;
 }
 
-static int by_time(const void *a, const void *b)
+static int changes_by_time(const void *a, const void *b)
 {
     const struct queue_change *x = a, *y = b;
     return x->time != y->time ? by_number(x->time, y->time) : by_number(y->by, x->by);
@@ -67,7 +67,7 @@ void queue_add(struct queue_rows *rows, struct queue_row row, struct queue_chang
 {
     size_t taken = 0;
     int64_t now = 0, *depth = mem_zero(changes->count, sizeof *depth);
-    if (changes->count) qsort(changes->change, changes->count, sizeof *changes->change, by_time);
+    if (changes->count) qsort(changes->change, changes->count, sizeof *changes->change, changes_by_time);
     for (size_t i = 0; i < changes->count; i++) {
         const struct queue_change *change = &changes->change[i];
         now += change->by;
@@ -103,7 +103,7 @@ void queue_sort(struct queue_rows *rows)
 
 /* ---- one process ---- */
 
-static void *take(struct scope *scope)
+static void *reduce_queue(struct scope *scope)
 {
     const struct process *process = scope->process;
     struct queue_rows *rows = mem_zero(1, sizeof *rows);
@@ -132,7 +132,7 @@ static void free_taken(void *summary)
     free(summary);
 }
 
-const struct reduction queue_reduction = {without_window, take, free_taken};
+const struct reduction queue_reduction = {without_window, reduce_queue, free_taken};
 
 /* ---- all processes ---- */
 

@@ -84,7 +84,7 @@ static void take_stages(struct diff_taken *taken, const struct scope *scope)
 
 /* ---- the reduction ---- */
 
-static void *take(struct scope *scope)
+static void *reduce_diff(struct scope *scope)
 {
     struct diff_taken *taken = mem_zero(1, sizeof *taken);
     if (diff_by(scope->chosen->options) == BY_STAGE) take_stages(taken, scope);
@@ -113,4 +113,4 @@ struct needs diff_needs(const struct options *options)
     return work_needs(options); /* warm-up, which is left out, depends on the launch */
 }
 
-const struct reduction diff_reduction = {without_window, take, free_taken};
+const struct reduction diff_reduction = {without_window, reduce_diff, free_taken};

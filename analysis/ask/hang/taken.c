@@ -165,7 +165,7 @@ static bool loses_collectives(const struct process *p)
     return is_cut || is_of_kineto(p);
 }
 
-static void *take(struct scope *scope)
+static void *reduce_hang(struct scope *scope)
 {
     const struct process *p = scope->process;
     struct hang_taken *taken = mem_zero(1, sizeof *taken);
@@ -206,4 +206,4 @@ static bool stands_alone(const struct options *options)
     return true;
 }
 
-const struct reduction hang_reduction = {stands_alone, take, free_taken};
+const struct reduction hang_reduction = {stands_alone, reduce_hang, free_taken};

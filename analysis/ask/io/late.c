@@ -18,7 +18,7 @@ void io_lates_settle(struct io_lates *lates)
     lates->count = MIN(lates->count, lates->most);
 }
 
-static void add(struct io_lates *lates, const struct io_late *late)
+static void add_late_batch(struct io_lates *lates, const struct io_late *late)
 {
     if (lates->count >= 2 * lates->most) io_lates_settle(lates);
     lates->late = mem_grow(lates->late, &lates->capacity, lates->count + 1, sizeof *lates->late);
@@ -76,7 +76,7 @@ void io_lates_add(struct io_lates *lates, const struct io_rank *rank)
             find_delay(&delays[l->process], rank, l->process);
             late.idle = measure_between(&delays[l->process].measure, l->wait.start, batch->end);
         }
-        add(lates, &late);
+        add_late_batch(lates, &late);
     }
     for (size_t i = 0; i < rank->processes; i++) {
         if (!delays[i].ready) continue;

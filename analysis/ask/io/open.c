@@ -51,7 +51,7 @@ static void add_process(struct open_times *times, const struct selection *chosen
     choice_free(&choice);
 }
 
-static struct open_times *find(const struct selection *chosen, int64_t rank)
+static struct open_times *find_open_times(const struct selection *chosen, int64_t rank)
 {
     struct open_times *times = mem_zero(1, sizeof *times);
     for (size_t i = 0; i < chosen->processes; i++) {
@@ -76,7 +76,7 @@ const struct open_times *open_times_of(const struct selection *chosen, int64_t r
     struct all_times *all = once->data;
     uint32_t at = map_get(&all->place, (uint64_t)rank);
     if (at == MAP_NONE) {
-        struct open_times *times = find(chosen, rank);
+        struct open_times *times = find_open_times(chosen, rank);
         at = (uint32_t)all->count;
         all->times = mem_grow(all->times, &all->capacity, all->count + 1, sizeof(struct open_times *));
         all->times[all->count++] = times;

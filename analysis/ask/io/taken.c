@@ -238,7 +238,7 @@ static void add_works(struct io_scope *scope, struct io_taken *taken)
 
 /* ---- the reduction ---- */
 
-static void *take(struct scope *of)
+static void *reduce_io(struct scope *of)
 {
     const struct process *process = of->process;
     struct io_taken *taken = mem_zero(1, sizeof *taken);
@@ -285,4 +285,4 @@ static bool stands_alone(const struct options *options)
     return !is_filtered(options);
 }
 
-const struct reduction io_reduction = {stands_alone, take, free_taken};
+const struct reduction io_reduction = {stands_alone, reduce_io, free_taken};

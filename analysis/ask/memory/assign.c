@@ -280,7 +280,7 @@ void assigned_free(struct assigned *assigned)
 
 /* ---- sums ---- */
 
-static void add(struct assigned_walk *walk, uint32_t pool, uint8_t category, int64_t bytes)
+static void add_to_category(struct assigned_walk *walk, uint32_t pool, uint8_t category, int64_t bytes)
 {
     walk->bytes[pool][category] = add_ns(walk->bytes[pool][category], bytes); /* saturates */
 }
@@ -311,7 +311,7 @@ void assigned_walk_init(struct assigned_walk *walk, const struct assigned *assig
         make_pools(walk, changes.pools);
         walk->pool_of[change->block] = change->pool;
         if (change->bytes < 0 && !change->has_gone)
-            add(walk, change->pool, assigned->first[change->block], size_of(walk, change->block));
+            add_to_category(walk, change->pool, assigned->first[change->block], size_of(walk, change->block));
     }
     memory_walk_free(&changes);
 }
@@ -322,8 +322,8 @@ static void take_moves(struct assigned_walk *walk, int64_t until)
         const struct category_move *move = &walk->assigned->move[walk->next];
         uint32_t pool = walk->pool_of[move->block];
         if (pool == NO_PLACE) continue;
-        add(walk, pool, move->from, -size_of(walk, move->block));
-        add(walk, pool, move->to, size_of(walk, move->block));
+        add_to_category(walk, pool, move->from, -size_of(walk, move->block));
+        add_to_category(walk, pool, move->to, size_of(walk, move->block));
     }
 }
 
@@ -332,10 +332,10 @@ const int64_t *assigned_walk_take(struct assigned_walk *walk, const struct memor
 {
     int64_t *bytes = walk->bytes[change->pool];
     take_moves(walk, change->time);
-    add(walk, change->pool, (change->bytes < 0 ? walk->assigned->last : walk->assigned->first)[change->block],
+    add_to_category(walk, change->pool, (change->bytes < 0 ? walk->assigned->last : walk->assigned->first)[change->block],
         change->bytes);
     if (change->bytes > 0 && change->has_gone) /* the record of its end is missing */
-        add(walk, change->pool, walk->assigned->last[change->gone.block], -change->gone.bytes);
+        add_to_category(walk, change->pool, walk->assigned->last[change->gone.block], -change->gone.bytes);
     if (!memory_pool_has_categories(&changes->pool[change->pool]) || change->allocated == TOTAL_UNKNOWN) return NULL;
     bytes[CATEGORY_UNKNOWN] = (int64_t)MIN(change->allocated, (uint64_t)INT64_MAX);
     for (int i = 0; i < CATEGORY_UNKNOWN; i++) bytes[CATEGORY_UNKNOWN] = add_ns(bytes[CATEGORY_UNKNOWN], -bytes[i]);

@@ -153,7 +153,7 @@ static void take_freed(struct memory_walk *w, uint32_t space, const struct memor
 
 /* ---- the blocks ---- */
 
-static void take(struct memory_walk *w, const struct swept_block *b)
+static void take_block(struct memory_walk *w, const struct swept_block *b)
 {
     bool is_summed = is_cuda_block(b->allocator, b->allocated), unknown = w->process->blocks.lacks_totals;
     int64_t device = device_of(w->process, b->device, is_summed, b->kind);
@@ -186,7 +186,7 @@ static void take(struct memory_walk *w, const struct swept_block *b)
     }
 }
 
-static int by_time(const void *a, const void *b, void *context)
+static int changes_by_time(const void *a, const void *b, void *context)
 {
     const struct blocks *blocks = context;
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -210,7 +210,7 @@ void memory_walk_init(struct memory_walk *walk, struct memory_reading *reading)
     }
     walk->order = mem_zero(b->table.count, sizeof *walk->order);
     for (size_t i = 0; i < b->table.count; i++) walk->order[i] = (uint32_t)i;
-    if (b->table.count) qsort_r(walk->order, b->table.count, sizeof *walk->order, by_time, (void *)b);
+    if (b->table.count) qsort_r(walk->order, b->table.count, sizeof *walk->order, changes_by_time, (void *)b);
 }
 
 static bool take_held(struct memory_walk *walk)
@@ -230,7 +230,7 @@ static bool take_held(struct memory_walk *walk)
                                       .allocator = b->allocator[i],
                                       .stack = b->stack[i],
                                       .kind = b->kind[i]};
-    take(walk, &block);
+    take_block(walk, &block);
     return true;
 }
 
@@ -238,7 +238,7 @@ static bool take_swept(struct memory_walk *walk)
 {
     struct swept swept;
     if (!sweep_next(walk->sweep, &swept)) return false;
-    take(walk, swept.block);
+    take_block(walk, swept.block);
     return true;
 }
 

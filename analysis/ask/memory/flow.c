@@ -253,7 +253,7 @@ static void take_events(struct building *b)
 
 /* ---- nodes ---- */
 
-static int by_start(const void *a, const void *b, void *context)
+static int nodes_by_start(const void *a, const void *b, void *context)
 {
     const struct flow_node *node = context;
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -322,7 +322,7 @@ static void wire_all(struct building *b)
     struct flow_node *sorted = mem_zero(flow->nodes, sizeof *sorted);
     size_t edges = 0;
     for (size_t i = 0; i < flow->nodes; i++) order[i] = (uint32_t)i;
-    if (flow->nodes) qsort_r(order, flow->nodes, sizeof *order, by_start, flow->node);
+    if (flow->nodes) qsort_r(order, flow->nodes, sizeof *order, nodes_by_start, flow->node);
     for (size_t i = 0; i < flow->nodes; i++) {
         sorted[i] = flow->node[order[i]];
         place[order[i]] = (uint32_t)i;

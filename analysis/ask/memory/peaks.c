@@ -45,7 +45,7 @@ static struct peak_row *row_of(struct peak_rows *rows, uint32_t stage, const str
 }
 
 /* `calls`: 0 for a piece of a call that is counted already. */
-static void add(struct peak_row *row, struct figures f, unsigned calls)
+static void add_figures(struct peak_row *row, struct figures f, unsigned calls)
 {
     row->calls += calls;
     row->allocated_peak = larger(row->allocated_peak, f.allocated_peak);
@@ -69,7 +69,7 @@ static void edges_add(struct edges *edges, int64_t start, int64_t end)
     edges->time[edges->count++] = add_ns(end, 1);
 }
 
-static int by_time(const void *a, const void *b)
+static int times_in_order(const void *a, const void *b)
 {
     return by_number(*(const int64_t *)a, *(const int64_t *)b);
 }
@@ -208,8 +208,8 @@ static void find_edges(struct following *f)
     edges_add(&f->of_stages, window->from, window->to);
     for (size_t i = 0; i < r->table.count; i++)
         if (is_asked(f, i)) edges_add(&f->of_stages, r->start[i], r->end[i]);
-    qsort(f->of_run.time, f->of_run.count, sizeof *f->of_run.time, by_time);
-    qsort(f->of_stages.time, f->of_stages.count, sizeof *f->of_stages.time, by_time);
+    qsort(f->of_run.time, f->of_run.count, sizeof *f->of_run.time, times_in_order);
+    qsort(f->of_stages.time, f->of_stages.count, sizeof *f->of_stages.time, times_in_order);
 }
 
 static int use_of(const struct following *f, size_t number, const struct memory_pool *pool)
@@ -220,7 +220,7 @@ static int use_of(const struct following *f, size_t number, const struct memory_
     return pool->allocator != f->allocator || !f->recorded ? OF_STAGES : OF_RUN;
 }
 
-static void take(struct following *f, const struct memory_walk *changes, const struct memory_change *change)
+static void take_change(struct following *f, const struct memory_walk *changes, const struct memory_change *change)
 {
     if (changes->pools > f->pools) {
         f->series = mem_grow(f->series, &f->capacity, changes->pools, sizeof *f->series);
@@ -258,10 +258,10 @@ static void add_pool(struct following *f, struct series *s, const struct memory_
     if (!s->count) return;
     series_end(s);
     if (has_run(choice) && figures_of(s, choice->window.from, choice->window.to, &figures))
-        add(row_of(f->rows, NAME_RUN, pool), figures, 1);
+        add_figures(row_of(f->rows, NAME_RUN, pool), figures, 1);
     for (size_t i = 0; s->use == OF_STAGES && i < r->table.count; i++)
         if (is_asked(f, i) && figures_of(s, r->start[i], r->end[i], &figures))
-            add(row_of(f->rows, r->name[i], pool), figures, calls_of(choice->process, i, &counted));
+            add_figures(row_of(f->rows, r->name[i], pool), figures, calls_of(choice->process, i, &counted));
     map_free(&counted);
 }
 
@@ -272,7 +272,7 @@ static size_t add_pools(struct following *f, struct memory_reading *reading)
     const struct memory_change *change;
     find_edges(f);
     memory_walk_init(&changes, reading);
-    while ((change = memory_walk_next(&changes)) != NULL) take(f, &changes, change);
+    while ((change = memory_walk_next(&changes)) != NULL) take_change(f, &changes, change);
     for (size_t i = 0; i < f->pools; i++) {
         add_pool(f, &f->series[i], &changes.pool[i]);
         series_free(&f->series[i]);
@@ -301,7 +301,7 @@ static void add_recorded(struct peak_rows *rows, const struct choice *choice, co
         if (range == MAP_NONE || !(p->ranges.flags[range] & TFI_RANGE_STAGE) || !choice_stage(choice, range) ||
             !selection_wants(chosen, p->ranges.name[range]) || !list_has(&choice->options->device, m->device))
             continue;
-        add(row_of(rows, p->ranges.name[range], &pool),
+        add_figures(row_of(rows, p->ranges.name[range], &pool),
             (struct figures){m->allocated_peak, is_host ? TOTAL_UNKNOWN : m->reserved_peak, m->allocated, m->freed}, 1);
     }
     map_free(&ranges);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static struct physical *find(const struct physicals *all, uint64_t handle)
+static struct physical *find_physical(const struct physicals *all, uint64_t handle)
 {
     uint32_t at = map_get(&all->of, handle);
     return at == MAP_NONE ? NULL : &all->physical[at];
@@ -18,13 +18,13 @@ void physical_create(struct physicals *all, uint64_t handle, int64_t device)
 
 void physical_retain(struct physicals *all, uint64_t handle)
 {
-    struct physical *p = find(all, handle);
+    struct physical *p = find_physical(all, handle);
     if (p) p->handles++;
 }
 
 void physical_map(struct physicals *all, uint64_t handle)
 {
-    struct physical *p = find(all, handle);
+    struct physical *p = find_physical(all, handle);
     if (p) p->mappings++;
 }
 
@@ -37,7 +37,7 @@ static bool ends(struct physicals *all, uint64_t handle, const struct physical *
 
 bool physical_release(struct physicals *all, uint64_t handle)
 {
-    struct physical *p = find(all, handle);
+    struct physical *p = find_physical(all, handle);
     if (!p || !p->handles) return false;
     p->handles--;
     return ends(all, handle, p);
@@ -45,7 +45,7 @@ bool physical_release(struct physicals *all, uint64_t handle)
 
 bool physical_unmap(struct physicals *all, uint64_t handle)
 {
-    struct physical *p = find(all, handle);
+    struct physical *p = find_physical(all, handle);
     if (!p || !p->mappings) return false;
     p->mappings--;
     return ends(all, handle, p);
@@ -53,7 +53,7 @@ bool physical_unmap(struct physicals *all, uint64_t handle)
 
 int64_t physical_device(const struct physicals *all, uint64_t handle, int64_t unknown)
 {
-    const struct physical *p = find(all, handle);
+    const struct physical *p = find_physical(all, handle);
     return p ? p->device : unknown;
 }
 

@@ -8,7 +8,7 @@
 
 /* ---- parts ---- */
 
-static void keep(struct picture *picture, const struct picture_point *point)
+static void keep_point(struct picture *picture, const struct picture_point *point)
 {
     picture->point = mem_grow(picture->point, &picture->capacity, picture->points + 1, sizeof *picture->point);
     picture->point[picture->points++] = *point;
@@ -20,16 +20,16 @@ static void keep_part(struct picture *p, const struct picture_part *part)
     const struct picture_extreme *inner[2] = {&part->low, &part->high};
     if (part->high.place < part->low.place) inner[0] = &part->high, inner[1] = &part->low;
     uint64_t kept = part->first.place;
-    keep(p, &part->first.point);
+    keep_point(p, &part->first.point);
     for (int i = 0; i < 2; i++) {
         if (inner[i]->place <= kept) continue;
-        keep(p, &inner[i]->point);
+        keep_point(p, &inner[i]->point);
         kept = inner[i]->place;
     }
-    if (part->final.place > kept) keep(p, &part->final.point);
+    if (part->final.place > kept) keep_point(p, &part->final.point);
 }
 
-static void join(struct picture_part *part, const struct picture_part *later)
+static void join_picture_parts(struct picture_part *part, const struct picture_part *later)
 {
     part->final = later->final;
     if (later->low.point.total < part->low.point.total) part->low = later->low;
@@ -44,7 +44,7 @@ static void double_length(struct picture *p)
     for (size_t i = 0; i < p->parts; i++) {
         struct picture_part *part = &p->part[i];
         part->number /= 2;
-        if (kept && p->part[kept - 1].number == part->number) join(&p->part[kept - 1], part);
+        if (kept && p->part[kept - 1].number == part->number) join_picture_parts(&p->part[kept - 1], part);
         else p->part[kept++] = *part;
     }
     p->parts = kept;
@@ -100,7 +100,7 @@ static void add_point(struct picture *p, struct picture_point point)
         p->reserved_peak = p->reserved_peak == TOTAL_UNKNOWN ? point.reserved : MAX(p->reserved_peak, point.reserved);
     if (p->counted == PICTURE_POINTS) begin_parts(p);
     if (p->part) add_to_part(p, p->counted, &point);
-    else keep(p, &point);
+    else keep_point(p, &point);
     p->last = point;
     p->counted++;
 }

@@ -35,7 +35,7 @@ static const struct empty *from(const struct sorted *empties, uint64_t kind, uin
 }
 
 /* Returns the largest one of a kind that fits into `excess`, or else the smallest one; of several the lowest. */
-static const struct empty *find(const struct sorted *empties, uint64_t kind, uint64_t excess)
+static const struct empty *find_empty(const struct sorted *empties, uint64_t kind, uint64_t excess)
 {
     const struct empty key = {kind, excess, UINT64_MAX}, *fits = sorted_up_to(empties, &key.kind);
     return from(empties, kind, fits && fits->kind == kind ? fits->size : 0);
@@ -44,9 +44,9 @@ static const struct empty *find(const struct sorted *empties, uint64_t kind, uin
 /* Preference: one of exactly that size, a made-up one, the largest that fits, the smallest that does not. */
 bool empties_find(const struct sorted *empties, bool guessed, uint64_t excess, struct extent *place)
 {
-    const struct empty *found = find(empties, guessed ? MADE_UP : RECORDED, excess);
+    const struct empty *found = find_empty(empties, guessed ? MADE_UP : RECORDED, excess);
     if (guessed && !(found && found->size == excess)) {
-        const struct empty *other = find(empties, GUESSED, excess);
+        const struct empty *other = find_empty(empties, GUESSED, excess);
         if (!found || (other && other->size == excess)) found = other;
     }
     if (found) *place = (struct extent){found->address, found->size};

@@ -158,7 +158,7 @@ struct sorting {
     size_t buckets;
 };
 
-static int by_start(const void *a, const void *b, void *context)
+static int events_by_start(const void *a, const void *b, void *context)
 {
     const struct op_events *e = context;
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -169,13 +169,13 @@ static int by_start(const void *a, const void *b, void *context)
 static void sort_bucket(struct op_events *e, uint32_t *entry, size_t count)
 {
     if (count > FEW) {
-        qsort_r(entry, count, sizeof *entry, by_start, e);
+        qsort_r(entry, count, sizeof *entry, events_by_start, e);
         return;
     }
     for (size_t i = 1; i < count; i++) {
         uint32_t one = entry[i];
         size_t at = i;
-        for (; at && by_start(&entry[at - 1], &one, e) > 0; at--) entry[at] = entry[at - 1];
+        for (; at && events_by_start(&entry[at - 1], &one, e) > 0; at--) entry[at] = entry[at - 1];
         entry[at] = one;
     }
 }

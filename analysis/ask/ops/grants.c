@@ -62,7 +62,7 @@ static void drop(struct sorted *places, uint64_t address)
 
 /* ---- pieces ---- */
 
-static uint32_t add(struct finding *f, struct grant grant)
+static uint32_t add_grant(struct finding *f, struct grant grant)
 {
     struct grants *g = f->grants;
     g->grant = mem_grow(g->grant, &g->capacity, g->count + 1, sizeof *g->grant);
@@ -96,7 +96,7 @@ static struct user user_of(const struct finding *f, uint32_t last)
 }
 
 /* Notes whose allocator used a piece last, for the piece and its area. */
-static void settle(struct finding *f, const struct place *piece)
+static void note_last_user(struct finding *f, const struct place *piece)
 {
     struct grant *grant = &f->grants->grant[piece->number];
     const uint32_t last = take_uses(f, piece->address, piece->bytes);
@@ -115,8 +115,8 @@ static void take_back(struct finding *f, struct place piece, uint32_t row)
     grant.time = f->process->grants.time[row];
     grant.row = row;
     grant.is_taken = true;
-    settle(f, &piece);
-    add(f, grant);
+    note_last_user(f, &piece);
+    add_grant(f, grant);
     drop(&f->pieces, piece.address);
 }
 
@@ -126,7 +126,7 @@ static void take_back_all(struct finding *f, uint64_t address, uint64_t bytes, u
     for (const struct place *piece; (piece = within(&f->pieces, address, bytes));) take_back(f, *piece, row);
 }
 
-static void give(struct finding *f, uint32_t row)
+static void give_block(struct finding *f, uint32_t row)
 {
     const struct blocks *b = &f->process->grants;
     uint64_t address = b->address[row], bytes = (uint64_t)b->bytes[row];
@@ -139,7 +139,7 @@ static void give(struct finding *f, uint32_t row)
     take_uses(f, address, bytes);
     const struct grant grant = {
         .time = b->time[row], .address = address, .bytes = bytes, .device = DEVICE_OTHER, .row = row, .area = area};
-    const struct place piece = {address, bytes, add(f, grant)};
+    const struct place piece = {address, bytes, add_grant(f, grant)};
     sorted_insert(&f->pieces, &piece);
 }
 
@@ -162,7 +162,7 @@ static void reserve(struct finding *f, uint32_t row)
 
 /* ---- the calls and the blocks ---- */
 
-static void take(struct finding *f, uint32_t row)
+static void follow_call(struct finding *f, uint32_t row)
 {
     const struct blocks *b = &f->process->grants;
     uint64_t address = b->address[row];
@@ -173,7 +173,7 @@ static void take(struct finding *f, uint32_t row)
         if (gives) reserve(f, row);
         else drop(&f->areas, address);
     } else if (gives) {
-        give(f, row);
+        give_block(f, row);
     } else if (b->kind[row] == BLOCK_MAPPED) {
         take_back_all(f, address, bytes, row);
     } else {
@@ -200,7 +200,7 @@ static void settle_users(struct finding *f)
 {
     struct grants *g = f->grants;
     for (const struct place *piece = from(&f->pieces, 0); piece; piece = sorted_above(&f->pieces, &piece->address))
-        settle(f, piece);
+        note_last_user(f, piece);
     for (size_t i = 0; i < g->count; i++) {
         struct grant *grant = &g->grant[i];
         struct user user = {g->grant[grant->given].device, g->grant[grant->given].stream};
@@ -210,7 +210,7 @@ static void settle_users(struct finding *f)
     }
 }
 
-static int by_time(const void *a, const void *b, void *context)
+static int grants_by_time(const void *a, const void *b, void *context)
 {
     const struct blocks *blocks = context;
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -230,10 +230,10 @@ void grants_find(struct grants *grants, const struct process *process, const uin
     *grants = (struct grants){0};
     new_area(&f);
     for (size_t i = 0; i < rows; i++) row[i] = (uint32_t)i;
-    if (rows) qsort_r(row, rows, sizeof *row, by_time, (void *)b);
+    if (rows) qsort_r(row, rows, sizeof *row, grants_by_time, (void *)b);
     for (size_t i = 0; i < rows && b->time[row[i]] <= until; i++) {
         while (next < blocks && process->blocks.time[block[next]] < b->time[row[i]]) use(&f, next++);
-        take(&f, row[i]);
+        follow_call(&f, row[i]);
     }
     while (next < blocks) use(&f, next++);
     settle_users(&f);

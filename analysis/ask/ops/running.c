@@ -79,7 +79,7 @@ static uint64_t take_ticket(struct running *s, uint32_t row)
 }
 
 /* Sets the state of an event, and adds the times of all events that none waits before. */
-static void settle(struct running *s, const struct begun *b, int state)
+static void settle_running(struct running *s, const struct begun *b, int state)
 {
     struct queue *q = &s->queue[b->row];
     if (b->ticket == q->first && b->ticket + 1 == q->end) { /* the only one */
@@ -162,12 +162,12 @@ static void leave(struct running *s, uint32_t event)
     s->free = event;
 }
 
-static void add(struct running *s, uint32_t event)
+static void add_running(struct running *s, uint32_t event)
 {
     struct begun *b = &s->begun[event];
     if (b->wanted) {
         op_row_add(s->rows, b->row, &b->addition, s->process);
-        settle(s, b, ADDED);
+        settle_running(s, b, ADDED);
     }
     leave(s, event);
 }
@@ -180,7 +180,7 @@ static void fold(struct running *s, struct begun *into)
     into->us_of_children = child->us_of_children;
     into->device_us_of_children = child->device_us_of_children;
     into->work = child->work;
-    if (child->wanted) settle(s, child, FOLDED);
+    if (child->wanted) settle_running(s, child, FOLDED);
     leave(s, into->only);
 }
 
@@ -205,7 +205,7 @@ static void end(struct running *s, uint32_t event)
         parent->device_us_of_children += a->us.device;
     }
     if (parent && parent->children == 1 && parent->addition.name == a->name) parent->only = event;
-    else add(s, event);
+    else add_running(s, event);
 }
 
 /* ---- events that begin ---- */
@@ -263,7 +263,7 @@ void running_begin(struct running *s, uint32_t event, uint32_t thread, bool want
         struct begun *p = &s->begun[b->parent];
         p->children++;
         p->us_of_children += a->us.all;
-        if (p->only != NO_PLACE) add(s, p->only);
+        if (p->only != NO_PLACE) add_running(s, p->only);
         p->only = NO_PLACE;
     }
     s->covering += a->end >= a->start;

@@ -97,7 +97,7 @@ const struct segment *segments_below(const struct segments *s, uint64_t address)
 }
 
 /* Returns the segment that an address lies in. */
-static struct segment *find(const struct segments *s, uint64_t address)
+static struct segment *find_segment(const struct segments *s, uint64_t address)
 {
     struct segment *segment = up_to(s, address);
     return segment && address < end_of(segment) ? segment : NULL;
@@ -174,7 +174,7 @@ static struct segment *insert(struct segments *s, struct segment segment)
     return inserted;
 }
 
-static struct segment *add(struct segments *s, struct segment segment)
+static struct segment *add_segment(struct segments *s, struct segment segment)
 {
     struct segment *added = insert(s, segment);
     tell(s, "segment_alloc", segment.address, segment.size, segment.stream);
@@ -207,7 +207,7 @@ static void add_made_up(struct segments *s, uint64_t size)
     const struct segment *last = segments_below(s, UINT64_MAX);
     uint64_t address = round_up(MAX(last ? end_of(last) : 0, s->beyond));
     if (address > MADE_UP_LIMIT - size) return;
-    add(s, (struct segment){.address = address, .size = size, .is_made_up = true});
+    add_segment(s, (struct segment){.address = address, .size = size, .is_made_up = true});
 }
 
 /* ---- changes of the total ---- */
@@ -302,7 +302,7 @@ static struct segment *place(struct segments *s, uint64_t address, uint64_t byte
     }
     const struct segment *next = above(s, address);
     if (next && next->address - from < size) size = next->address - from;
-    return add(s, (struct segment){.address = from, .size = size, .stream = stream});
+    return add_segment(s, (struct segment){.address = from, .size = size, .stream = stream});
 }
 
 /* ---- blocks ---- */
@@ -355,7 +355,7 @@ static void extend(struct segments *s, struct segment *segment, uint64_t end)
 void segments_give(struct segments *s, uint64_t address, uint64_t bytes, uint64_t reserved, uint64_t stream)
 {
     reserved = MIN(reserved, SEGMENTS_LIMIT);
-    struct segment *segment = find(s, address);
+    struct segment *segment = find_segment(s, address);
     if (!segment) segment = place(s, address, bytes, reserved, stream);
     extend(s, change_uses(s, segment, address + bytes - 1, 1), address + bytes);
     segments_settle(s, reserved);
@@ -363,13 +363,13 @@ void segments_give(struct segments *s, uint64_t address, uint64_t bytes, uint64_
 
 void segments_forget(struct segments *s, uint64_t address, uint64_t bytes)
 {
-    struct segment *segment = find(s, address);
+    struct segment *segment = find_segment(s, address);
     if (segment) change_uses(s, segment, address + MAX(bytes, 1) - 1, -1);
 }
 
 bool segments_know(const struct segments *s, uint64_t address)
 {
-    const struct segment *segment = find(s, address);
+    const struct segment *segment = find_segment(s, address);
     return segment && segment->area;
 }
 

@@ -20,7 +20,7 @@ struct edge {
     int by; /* +1: a stage opens on the thread; -1: its last open stage ends */
 };
 
-static int by_time(const void *a, const void *b, void *unused)
+static int edges_by_time(const void *a, const void *b, void *unused)
 {
     const struct edge *x = a, *y = b;
     (void)unused;
@@ -44,7 +44,7 @@ static struct edge *edges_of(const struct stage_finder *finder, size_t *count)
         }
         intervals_free(&open);
     }
-    sort_runs(edge, *count, sizeof *edge, by_time, NULL);
+    sort_runs(edge, *count, sizeof *edge, edges_by_time, NULL);
     return edge;
 }
 

@@ -119,7 +119,7 @@ struct edge {
     double blocks; /* more of them from now on; negative: fewer */
 };
 
-static int by_time(const void *a, const void *b)
+static int edges_by_time(const void *a, const void *b)
 {
     const struct edge *x = a, *y = b;
     return by_number(x->time, y->time);
@@ -136,7 +136,7 @@ static double filled_time(const struct step_kernel *kernel, size_t count, const 
         edge[edges++] = (struct edge){kernel[i].start, kernel[i].blocks};
         edge[edges++] = (struct edge){kernel[i].end, -kernel[i].blocks};
     }
-    if (edges) qsort(edge, edges, sizeof *edge, by_time);
+    if (edges) qsort(edge, edges, sizeof *edge, edges_by_time);
     for (size_t i = 0; i < edges; i++) {
         if (open) filled += MIN(blocks, 1) * (double)measure_between(times, edge[i - 1].time, edge[i].time);
         open = edge[i].blocks > 0 ? open + 1 : open - 1;

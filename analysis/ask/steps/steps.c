@@ -49,7 +49,7 @@ struct taking {
 
 /* ---- the steps of the host ---- */
 
-static int by_start(const void *a, const void *b)
+static int steps_by_start(const void *a, const void *b)
 {
     const struct step *x = a, *y = b;
     return outer_first(x->host_start, x->host_end, y->host_start, y->host_end);
@@ -69,7 +69,7 @@ static void find_steps(struct taking *t)
                                             .number = r->step[i],
                                             .chosen = choice_moment(t->choice, r->start[i], r->start[i])};
     }
-    if (t->count) qsort(t->step, t->count, sizeof *t->step, by_start);
+    if (t->count) qsort(t->step, t->count, sizeof *t->step, steps_by_start);
 }
 
 /* Makes one step of a trace without steps: from its first operator to the end of its last one. Without operators it is
@@ -202,7 +202,7 @@ static enum step_part host_part(const struct taking *t, struct map *known, uint3
     return (enum step_part)part;
 }
 
-static void add(struct taking *t, enum step_part part, int64_t start, int64_t end)
+static void add_to_part(struct taking *t, enum step_part part, int64_t start, int64_t end)
 {
     t->known |= 1u << part;
     intervals_add_merging(&t->part[part], start, end);
@@ -217,19 +217,19 @@ static void add_host(struct taking *t)
     struct op_walk walk;
     struct walked_op op;
     for (size_t i = 0; i < s->table.count; i++)
-        if (s->event_class[i] == CLASS_API) add(t, PART_RUNTIME, s->start[i], s->end[i]);
+        if (s->event_class[i] == CLASS_API) add_to_part(t, PART_RUNTIME, s->start[i], s->end[i]);
     op_walk_begin(&walk, t->process, NULL, t->chosen->options, &t->chosen->model->names);
     while (op_walk_next(&walk, &op)) {
         t->known |= 1u << PART_CPU_EXEC;
-        add(t, host_part(t, &known, op.name), op.start, op.end);
+        add_to_part(t, host_part(t, &known, op.name), op.start, op.end);
     }
     op_walk_end(&walk);
     for (size_t i = 0; i < c->table.count; i++) /* of a trace of ours, where few calls have a span */
-        if (is_device_call(&t->process->func[c->func[i]])) add(t, PART_RUNTIME, c->start[i], c->end[i]);
+        if (is_device_call(&t->process->func[c->func[i]])) add_to_part(t, PART_RUNTIME, c->start[i], c->end[i]);
     for (size_t i = 0; i < r->table.count; i++) {
         if (r->step[i] != NO_PLACE) continue;
         enum step_part part = host_part(t, &known, r->name[i]);
-        if (part != PART_CPU_EXEC) add(t, part, r->start[i], r->end[i]);
+        if (part != PART_CPU_EXEC) add_to_part(t, part, r->start[i], r->end[i]);
     }
     map_free(&known);
 }
@@ -247,7 +247,7 @@ static void add_works(struct taking *t, struct steps *steps)
         if (!t->choice->lane[w->lane[i]]) continue;
         steps->works++;
         bool communicates = work_kind_of(&kinds, t->process, i) == WORK_COMMUNICATION;
-        add(t, communicates ? PART_COMMUNICATION : parts[w->event_class[i]], w->start[i], w->end[i]);
+        add_to_part(t, communicates ? PART_COMMUNICATION : parts[w->event_class[i]], w->start[i], w->end[i]);
     }
     work_kinds_free(&kinds);
 }
@@ -309,7 +309,7 @@ static void add_devices(struct taking *t, struct steps *steps)
 
 /* ---- a process ---- */
 
-static void *take(struct scope *scope)
+static void *reduce_steps(struct scope *scope)
 {
     struct steps *steps = mem_zero(1, sizeof *steps);
     struct taking t = {.chosen = scope->chosen, .process = scope->process, .choice = &scope->choice};
@@ -343,7 +343,7 @@ struct needs steps_needs(const struct options *options)
         .ranges = true, .device = true, .launches = true, .calls = true, .operators = true, .filling = true};
 }
 
-const struct reduction steps_reduction = {without_window, take, free_taken};
+const struct reduction steps_reduction = {without_window, reduce_steps, free_taken};
 
 /* ---- all processes ---- */
 

@@ -25,7 +25,7 @@ void intervals_add_merging(struct intervals *set, int64_t start, int64_t end)
     intervals_add(set, start, end);
 }
 
-static int by_start(const void *a, const void *b, void *unused)
+static int intervals_by_start(const void *a, const void *b, void *unused)
 {
     const struct interval *x = a, *y = b;
     (void)unused;
@@ -35,7 +35,7 @@ static int by_start(const void *a, const void *b, void *unused)
 void intervals_merge(struct intervals *set)
 {
     size_t kept = 0;
-    sort_runs(set->interval, set->count, sizeof *set->interval, by_start, NULL);
+    sort_runs(set->interval, set->count, sizeof *set->interval, intervals_by_start, NULL);
     for (size_t i = 0; i < set->count; i++) {
         struct interval next = set->interval[i];
         if (kept && next.start <= set->interval[kept - 1].end)
@@ -104,7 +104,7 @@ struct edge {
     int bit; /* negative at an end */
 };
 
-static int by_time(const void *a, const void *b, void *unused)
+static int intervals_by_time(const void *a, const void *b, void *unused)
 {
     const struct edge *x = a, *y = b;
     (void)unused;
@@ -123,7 +123,7 @@ void intervals_combine(const struct intervals *set, size_t sets, int64_t total[I
             edge[count++] = (struct edge){set[i].interval[k].end, -(1 << i)};
         }
     }
-    sort_runs(edge, count, sizeof *edge, by_time, NULL);
+    sort_runs(edge, count, sizeof *edge, intervals_by_time, NULL);
     for (size_t i = 0; i + 1 < count; i++) {
         open += edge[i].bit;
         if (open > 0 && open < INTERVALS_COMBINATIONS) total[open] += edge[i + 1].time - edge[i].time;

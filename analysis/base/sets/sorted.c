@@ -29,7 +29,7 @@ static bool is_before(const struct sorted *s, const char *item, const uint64_t *
 }
 
 /* Returns the place behind all items below a key, or behind all that are not above it. */
-static struct place find(const struct sorted *s, const uint64_t *key, bool or_equal)
+static struct place find_key(const struct sorted *s, const uint64_t *key, bool or_equal)
 {
     size_t low = 0, high = s->leaves;
     while (low < high) {
@@ -60,22 +60,22 @@ static void *before(const struct sorted *s, struct place place)
 
 void *sorted_below(const struct sorted *s, const uint64_t *key)
 {
-    return before(s, find(s, key, false));
+    return before(s, find_key(s, key, false));
 }
 
 void *sorted_up_to(const struct sorted *s, const uint64_t *key)
 {
-    return before(s, find(s, key, true));
+    return before(s, find_key(s, key, true));
 }
 
 void *sorted_from(const struct sorted *s, const uint64_t *key)
 {
-    return after(s, find(s, key, false));
+    return after(s, find_key(s, key, false));
 }
 
 void *sorted_above(const struct sorted *s, const uint64_t *key)
 {
-    return after(s, find(s, key, true));
+    return after(s, find_key(s, key, true));
 }
 
 static struct sorted_leaf *add_leaf(struct sorted *s, size_t at)
@@ -99,7 +99,7 @@ static void split(struct sorted *s, size_t at)
 
 void *sorted_insert(struct sorted *s, const void *item)
 {
-    struct place place = find(s, item, true);
+    struct place place = find_key(s, item, true);
     if (!s->leaves) add_leaf(s, 0);
     if (place.leaf == s->leaves) place = (struct place){s->leaves - 1, s->leaf[s->leaves - 1].count};
     if (s->leaf[place.leaf].count == LEAF_MOST) {
@@ -118,7 +118,7 @@ void *sorted_insert(struct sorted *s, const void *item)
 
 bool sorted_remove(struct sorted *s, const uint64_t *key)
 {
-    struct place place = find(s, key, false);
+    struct place place = find_key(s, key, false);
     char *item = after(s, place);
     if (!item || !is_before(s, item, key, true)) return false;
     struct sorted_leaf *leaf = &s->leaf[place.leaf];

@@ -77,7 +77,7 @@ void tallies_set(struct tallies *t, size_t at, int64_t value)
 }
 
 /* The recursion depth is the logarithm of the number of tallies. */
-static void add(struct tallies *t, size_t at, size_t from, size_t to, const size_t range[2], int64_t number)
+static void add_to_tallies(struct tallies *t, size_t at, size_t from, size_t to, const size_t range[2], int64_t number)
 {
     if (range[0] <= from && to <= range[1]) {
         change_all(&t->node[at], number, 0);
@@ -85,15 +85,15 @@ static void add(struct tallies *t, size_t at, size_t from, size_t to, const size
     }
     size_t middle = from + (to - from) / 2;
     push(t, at);
-    if (range[0] < middle) add(t, 2 * at, from, middle, range, number);
-    if (range[1] > middle) add(t, 2 * at + 1, middle, to, range, number);
+    if (range[0] < middle) add_to_tallies(t, 2 * at, from, middle, range, number);
+    if (range[1] > middle) add_to_tallies(t, 2 * at + 1, middle, to, range, number);
     sum_up(t, at);
 }
 
 void tallies_add(struct tallies *t, size_t first, size_t last, int64_t number)
 {
     const size_t range[2] = {first, last + 1};
-    add(t, 1, 0, t->size, range, number);
+    add_to_tallies(t, 1, 0, t->size, range, number);
 }
 
 void tallies_watch(struct tallies *t, size_t at, bool is_watched)

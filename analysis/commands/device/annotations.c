@@ -27,7 +27,7 @@ static void emit_values(struct emit *e, const struct annotation_row *row)
     emit_us(e, "copies_us", row->copy_time);
 }
 
-static void add(struct annotation_row *sum, const struct annotation_row *row)
+static void add_annotation_row(struct annotation_row *sum, const struct annotation_row *row)
 {
     sum->kernels += row->kernels;
     sum->copies += row->copies;
@@ -55,7 +55,7 @@ void cmd_annotations(struct session *session)
     if (!session_ask(session, STYLE_TABLE)) return;
     annotations_of(&rows, &session->chosen);
     for (size_t i = 0; i < rows.count; i++) {
-        add(&sum, &rows.row[i]);
+        add_annotation_row(&sum, &rows.row[i]);
         if (!top || i < top) emit_annotation(session, &rows, &rows.row[i]);
     }
     emit_totals(&session->emit);

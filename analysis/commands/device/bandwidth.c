@@ -16,7 +16,7 @@ static void emit_values(struct emit *e, const struct copy_row *row)
     emit_double(e, "max_gbs", row->has_max ? row->max : NAN);
 }
 
-static void add(struct copy_row *sum, const struct copy_row *row)
+static void add_copy_row(struct copy_row *sum, const struct copy_row *row)
 {
     sum->count += row->count;
     sum->bytes += row->bytes;
@@ -41,7 +41,7 @@ void cmd_bandwidth(struct session *session)
     if (!session_ask(session, STYLE_TABLE)) return;
     bandwidth_of(&rows, &session->chosen, &session->model.names);
     for (size_t i = 0; i < rows.count; i++) {
-        add(&sum, &rows.row[i]);
+        add_copy_row(&sum, &rows.row[i]);
         if (top && i >= top) continue;
         emit_row(e);
         emit_known(e, "rank", rows.row[i].rank);

@@ -75,7 +75,7 @@ static void emit_range(struct session *session, const struct counter_rows *rows,
     emit_row_end(e);
 }
 
-static void add(struct sums *sums, const struct process *process, const struct counter_row *row)
+static void add_counter_row(struct sums *sums, const struct process *process, const struct counter_row *row)
 {
     const struct counter_range *range = &process->counters.range[row->range];
     sums->ranges++;
@@ -112,7 +112,7 @@ static void answer_process(struct session *session, const struct counter_part *p
     }
     for (size_t i = 0; i < rows.count && (!sums->rules || rows.launches == rows.count); i++) {
         if (!is_chosen(scope, &rows.row[i])) continue;
-        add(sums, process, &rows.row[i]);
+        add_counter_row(sums, process, &rows.row[i]);
         if (!top || sums->shown++ < top) emit_range(session, &rows, &rows.row[i], sums);
     }
     counters_free(&rows);

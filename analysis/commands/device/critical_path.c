@@ -29,7 +29,7 @@ static void write_overlay(struct session *session, const struct process *process
     if (!overlay_write(session->options.overlay, &session->chosen, process, path)) session->status = STATUS_NOTHING;
 }
 
-static struct critical_sum *take(struct session *session, struct scope *scope)
+static struct critical_sum *take_critical_sum(struct session *session, struct scope *scope)
 {
     struct critical_path path;
     critical_path_of(&path, scope);
@@ -48,7 +48,7 @@ static void find_paths(struct session *session, struct sums *sums)
     sums->sum = mem_zero(sums->count, sizeof *sums->sum);
     for (size_t i = 0; i < sums->count; i++) {
         const struct process *process = chosen->process[i];
-        struct critical_sum *sum = own ? take(session, scope_begin(chosen, i)) : taken[i];
+        struct critical_sum *sum = own ? take_critical_sum(session, scope_begin(chosen, i)) : taken[i];
         sums->sum[i] = sum;
         sums->steps += sum->steps;
         sums->failed += sum->failure != NULL;

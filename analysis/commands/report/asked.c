@@ -52,7 +52,7 @@ static void keep_directory(struct report_asked *asked, const char *directory, co
     asked->directory = string_format("%s", directory);
 }
 
-static void keep(struct report *report, const uint32_t *one, size_t names, const struct process *p, const char *text)
+static void keep_asked(struct report *report, const uint32_t *one, size_t names, const struct process *p, const char *text)
 {
     json_t *said = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     const char *name = json_string_value(json_object_get(said, "name"));
@@ -85,7 +85,7 @@ void report_find_asked(struct report *report, const uint32_t *one, size_t names)
         const struct process *p = session->chosen.process[i];
         for (size_t k = 0; !is_of_kineto(p) && k < p->metadata->count; k++) {
             const struct pair *pair = &p->metadata->pair[k];
-            if (strncmp(pair->key, key, sizeof key - 1) == 0) keep(report, one, names, p, pair->value);
+            if (strncmp(pair->key, key, sizeof key - 1) == 0) keep_asked(report, one, names, p, pair->value);
         }
     }
 }

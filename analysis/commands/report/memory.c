@@ -18,7 +18,7 @@
 
 /* ---- selection of blocks ---- */
 
-static int by_time(const void *a, const void *b, void *context)
+static int blocks_by_time(const void *a, const void *b, void *context)
 {
     const struct blocks *blocks = context;
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -38,13 +38,13 @@ static void look_for_ooms(struct view *view)
             view->has_stacks |= b->stack[i] != 0;
         }
     }
-    if (view->ooms) qsort_r(view->oom, view->ooms, sizeof *view->oom, by_time, (void *)b);
+    if (view->ooms) qsort_r(view->oom, view->ooms, sizeof *view->oom, blocks_by_time, (void *)b);
 }
 
 /* Collects the device and host blocks up to the end of a stage. Returns false if there is nothing to write: the stage
  * was not open in this process, no memory was recorded in it, or the context asked for no memory files. If the
  * context's request is unknown, at least one block in the stage needs a stack. */
-static bool look(struct view *view, uint32_t stage)
+static bool collect_blocks(struct view *view, uint32_t stage)
 {
     const struct ranges *r = &view->process->ranges;
     const struct blocks *b = &view->process->blocks;
@@ -67,7 +67,7 @@ static bool look(struct view *view, uint32_t stage)
             view->has_stacks |= inside && b->stack[i];
         }
     }
-    if (view->blocks) qsort_r(view->block, view->blocks, sizeof *view->block, by_time, (void *)b);
+    if (view->blocks) qsort_r(view->block, view->blocks, sizeof *view->block, blocks_by_time, (void *)b);
     grants_find(&view->grants, view->process, view->block, view->blocks, view->end);
     while (view->first < view->blocks && b->time[view->block[view->first]] < view->start) view->first++;
     look_for_ooms(view);
@@ -196,7 +196,7 @@ static bool write_stage(struct report *report, struct stage_files *files, const 
 {
     struct view view = {.report = report, .process = process};
     bool good = true;
-    if (look(&view, stage->name)) {
+    if (collect_blocks(&view, stage->name)) {
         const struct name *name = names_get(&report->session->model.names, stage->name);
         char *suffix =
             string_format("-rank%lld-memory-%lld", (long long)MAX(unit->rank, 0), (long long)(view.end / 1000000000));

@@ -214,7 +214,7 @@ static struct line *line_of(struct lines *lines, uint32_t name)
     return keyed_row(&lines->keyed, &name, sizeof name, sizeof *lines->row);
 }
 
-static int by_time(const void *a, const void *b, void *names)
+static int lines_by_time(const void *a, const void *b, void *names)
 {
     const struct line *x = a, *y = b;
     int64_t time_x = x->done ? x->done : x->device, time_y = y->done ? y->done : y->device;
@@ -245,7 +245,7 @@ static void put_stages(struct out *out, const struct report *report)
         }
     }
     if (lines.count) {
-        qsort_r(lines.row, lines.count, sizeof *lines.row, by_time, &report->session->model.names);
+        qsort_r(lines.row, lines.count, sizeof *lines.row, lines_by_time, &report->session->model.names);
         out_format(out, "\nstages, all ranks together (done: from entry until the work launched inside was done)\n");
         out_format(out, "%12s%14s%14s%14s  stage\n", "calls", "done", "host", "device");
     } else {
@@ -304,7 +304,7 @@ static void put_kernels(struct out *out, const struct report *report)
         }
     }
     if (lines.count) {
-        qsort_r(lines.row, lines.count, sizeof *lines.row, by_time, &report->session->model.names);
+        qsort_r(lines.row, lines.count, sizeof *lines.row, lines_by_time, &report->session->model.names);
         out_puts(out, "\nkernels, all ranks together\n");
         out_format(out, "%12s%14s%11s  kernel\n", "calls", "time", "share");
     }

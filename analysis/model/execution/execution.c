@@ -8,7 +8,7 @@
 
 /* ---- records ---- */
 
-static struct function_edge *add(struct executions *e, uint64_t time, uint64_t handle)
+static struct function_edge *add_edge(struct executions *e, uint64_t time, uint64_t handle)
 {
     e->edge = mem_grow(e->edge, &e->capacity, e->edges + 1, sizeof *e->edge);
     struct function_edge *edge = &e->edge[e->edges];
@@ -39,7 +39,7 @@ static void take_begins(struct executions *e, struct decoder *d, struct group *g
     const uint64_t *word = group_list(d, group, group->kind->own[COL_function_begin_inputs], &first);
     bool is_whole = time && handle && name && sequence && thread && forward && scope && flags && word;
     for (uint32_t i = 0; i < group->count && is_whole && !group->damaged; i++) {
-        struct function_edge *edge = add(e, time[i], handle[i]);
+        struct function_edge *edge = add_edge(e, time[i], handle[i]);
         edge->string = (uint32_t)name[i];
         edge->sequence = (int64_t)sequence[i];
         edge->thread = (uint32_t)thread[i];
@@ -62,7 +62,7 @@ static void take_ends(struct executions *e, struct decoder *d, struct group *gro
     const uint64_t *word = group_list(d, group, group->kind->own[COL_function_end_outputs], &first);
     bool is_whole = time && handle && schema && flags && word;
     for (uint32_t i = 0; i < group->count && is_whole && !group->damaged; i++) {
-        struct function_edge *edge = add(e, time[i], handle[i]);
+        struct function_edge *edge = add_edge(e, time[i], handle[i]);
         edge->is_end = true;
         edge->string = (uint32_t)schema[i];
         edge->modules = modules ? (uint32_t)modules[i] : 0;
@@ -72,7 +72,7 @@ static void take_ends(struct executions *e, struct decoder *d, struct group *gro
     if (!is_whole || group->damaged) e->bad_records += group->count;
 }
 
-static int by_time(const void *a, const void *b)
+static int edges_by_time(const void *a, const void *b)
 {
     const struct function_edge *x = a, *y = b;
     if (x->time != y->time) return x->time < y->time ? -1 : 1;
@@ -94,7 +94,7 @@ void executions_read(struct executions *executions, struct trace *trace)
     }
     executions->unread = reader.unread;
     reader_free(&reader);
-    if (executions->edges) qsort(executions->edge, executions->edges, sizeof *executions->edge, by_time);
+    if (executions->edges) qsort(executions->edge, executions->edges, sizeof *executions->edge, edges_by_time);
 }
 
 void executions_free(struct executions *executions)
@@ -106,7 +106,7 @@ void executions_free(struct executions *executions)
 
 /* ---- values ---- */
 
-static bool take(struct words *words, uint64_t *word)
+static bool take_word(struct words *words, uint64_t *word)
 {
     if (words->at >= words->end) return false;
     *word = *words->at++;
@@ -126,9 +126,9 @@ static bool take_tensor(struct words *words, uint64_t head, struct torch_value *
     value->dims = head >> 8 & 0xff;
     value->type = head >> 24 & 0xffff;
     value->has_storage = head & TFI_VALUE_HAS_STORAGE;
-    if (!take(words, &value->tensor)) return false;
+    if (!take_word(words, &value->tensor)) return false;
     if (value->has_storage &&
-        !(take(words, &value->storage) && take(words, &value->offset) && take(words, &value->elements)))
+        !(take_word(words, &value->storage) && take_word(words, &value->offset) && take_word(words, &value->elements)))
         return false;
     if (head & TFI_VALUE_HAS_SIZES && !(value->sizes = take_dims(words, value->dims))) return false;
     return !(head & TFI_VALUE_HAS_STRIDES) || (value->strides = take_dims(words, value->dims)) != NULL;
@@ -137,7 +137,7 @@ static bool take_tensor(struct words *words, uint64_t head, struct torch_value *
 bool words_next(struct words *words, struct torch_value *value)
 {
     uint64_t head;
-    if (!take(words, &head)) return false;
+    if (!take_word(words, &head)) return false;
     *value =
         (struct torch_value){.kind = head & 0xff, .device = head >> 40 & 0xff, .device_index = (int8_t)(head >> 48)};
     switch (value->kind) {
@@ -147,7 +147,7 @@ bool words_next(struct words *words, struct torch_value *value)
     case TFI_VALUE_BOOL:
     case TFI_VALUE_STRING:
         value->is_known = head & TFI_VALUE_IS_KNOWN;
-        return !value->is_known || take(words, &value->payload);
+        return !value->is_known || take_word(words, &value->payload);
     case TFI_VALUE_TUPLE:
     case TFI_VALUE_GENERIC_LIST: value->parts = (uint32_t)(head >> 32); return true;
     case TFI_VALUE_KEYWORD: value->payload = head >> 32; return true;

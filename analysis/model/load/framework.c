@@ -128,7 +128,7 @@ static int64_t begin_of(const struct framework_collective *f)
 }
 
 /* Calls first, then by start. */
-static int by_start(const void *a, const void *b)
+static int collectives_by_start(const void *a, const void *b)
 {
     const struct framework_collective *x = a, *y = b;
     if (x->is_work != y->is_work) return x->is_work ? 1 : -1;
@@ -488,7 +488,7 @@ void load_framework_collectives_end(struct load *load)
     if (!load->frameworks) return;
     drop_entries(load);
     convert(load);
-    qsort(load->framework, load->frameworks, sizeof *load->framework, by_start);
+    qsort(load->framework, load->frameworks, sizeof *load->framework, collectives_by_start);
     while (m.calls < load->frameworks && !load->framework[m.calls].is_work) m.calls++;
     m.work = load->framework + m.calls;
     m.works = load->frameworks - m.calls;

@@ -187,7 +187,7 @@ struct commons {
     size_t count, capacity;
 };
 
-static void add(struct commons *all, struct common one)
+static void add_common(struct commons *all, struct common one)
 {
     all->common = mem_grow(all->common, &all->capacity, all->count + 1, sizeof *all->common);
     all->common[all->count++] = one;
@@ -211,10 +211,10 @@ static void place_groups(const struct load *load, const struct nccl_calls *calls
             struct plan *plan = &load->plan[grouped->launch[k].id];
             uint32_t known = plan->known == NAME_NONE ? map_get(ours, key_of(plan)) : plan->known;
             plan->known = known == MAP_NONE ? NAME_NONE : known;
-            add(&plans, of_plan(plan, group, k));
+            add_common(&plans, of_plan(plan, group, k));
         }
         nccl_members(calls, group, &first, &last);
-        for (size_t k = first; k < last; k++) add(&members, of_collective(&c[k], group, k));
+        for (size_t k = first; k < last; k++) add_common(&members, of_collective(&c[k], group, k));
     }
     sort(&plans);
     sort(&members);

@@ -411,7 +411,7 @@ void load_switchings(struct load *load)
     }
 }
 
-static int by_time(const void *a, const void *b)
+static int operators_by_time(const void *a, const void *b)
 {
     const struct switching *x = a, *y = b;
     uint64_t time_x = (uint64_t)x->time, time_y = (uint64_t)y->time;
@@ -421,7 +421,7 @@ static int by_time(const void *a, const void *b)
 void load_switchings_end(struct load *load)
 {
     if (load->process->switchings)
-        qsort(load->process->switching, load->process->switchings, sizeof *load->process->switching, by_time);
+        qsort(load->process->switching, load->process->switchings, sizeof *load->process->switching, operators_by_time);
 }
 
 /* ---- periods in which another profiler owned the device ---- */

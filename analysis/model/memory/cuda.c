@@ -128,7 +128,7 @@ static int64_t device_of(const struct load *load, const struct call *call, unsig
     return chosen == MAP_NONE ? 0 : (int64_t)chosen;
 }
 
-static void add(struct load *load, struct blocks *to, const struct call *call, const struct function *function)
+static void append_block(struct load *load, struct blocks *to, const struct call *call, const struct function *function)
 {
     bool allocates = function->what == ALLOCATES;
     const char *allocator = allocators[function->kind];
@@ -152,11 +152,11 @@ static void add_block(struct load *load, const struct call *call, const struct f
     struct process *p = load->process;
     bool is_grant =
         function->kind == BLOCK_DEVICE || function->kind == BLOCK_MAPPED || function->kind == BLOCK_RESERVED;
-    if (load->needs.all_blocks) add(load, &p->blocks, call, function);
-    if (load->needs.grants && is_grant) add(load, &p->grants, call, function);
+    if (load->needs.all_blocks) append_block(load, &p->blocks, call, function);
+    if (load->needs.grants && is_grant) append_block(load, &p->grants, call, function);
 }
 
-static void take(struct load *load, const struct call *call)
+static void take_memory_call(struct load *load, const struct call *call)
 {
     struct process *p = load->process;
     const struct function *function = function_of(call->func);
@@ -168,7 +168,7 @@ static void take(struct load *load, const struct call *call)
         bool frees = function->what == FREES;
         if (frees ? argument(call, function->address, 0) : bytes_of(call)) add_block(load, call, function);
     } else if (call->result == OUT_OF_MEMORY && function->what == ALLOCATES && load->needs.all_blocks) {
-        add(load, &p->ooms, call, function);
+        append_block(load, &p->ooms, call, function);
     }
 }
 
@@ -190,6 +190,6 @@ void load_cuda_blocks(struct load *load)
                             .result = (int64_t)result[i],
                             .stack = stack[i]};
         if (__builtin_add_overflow(time[i], duration[i], &call.end)) call.end = time[i];
-        take(load, &call);
+        take_memory_call(load, &call);
     }
 }

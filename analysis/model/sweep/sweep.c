@@ -281,7 +281,7 @@ static void stop_reading(struct sweep *s)
 /* ---- the heap of open chunks ---- */
 
 /* Finds the time of the chunk's next item. */
-static void look(struct open_chunk *c)
+static void find_next_time(struct open_chunk *c)
 {
     int64_t op = c->next_op->start, block = c->next_block->time;
     c->at_block = block < op;
@@ -317,7 +317,7 @@ static void rise(struct sweep *s, size_t at)
 static void open_place(struct sweep *s)
 {
     struct open_chunk *chunk = s->reads_ahead ? take_ready(s) : read_next(s, s->next++);
-    look(chunk);
+    find_next_time(chunk);
     if (chunk->time == INT64_MAX) {
         release(s, chunk);
         return;
@@ -332,7 +332,7 @@ static void step(struct open_chunk *top)
 {
     if (top->at_block) top->next_block++;
     else top->next_op++;
-    look(top);
+    find_next_time(top);
 }
 
 /* Returns the time of the first item that is not in the top: in another open chunk, or in the next place. */
@@ -343,7 +343,7 @@ static int64_t first_elsewhere(const struct sweep *s)
     return first;
 }
 
-static struct swept give(const struct open_chunk *top)
+static struct swept item_of(const struct open_chunk *top)
 {
     return (struct swept){.op = top->at_block ? NULL : top->next_op, .block = top->at_block ? top->next_block : NULL};
 }
@@ -360,7 +360,7 @@ static __attribute__((noinline)) bool give_of_all(struct sweep *s, struct swept 
     while (s->next < s->places && (!s->open || s->place[s->next].first <= s->heap[0]->time)) open_place(s);
     if (!s->open) return false;
     s->limit = first_elsewhere(s);
-    *swept = give(s->heap[0]);
+    *swept = item_of(s->heap[0]);
     return s->given = true;
 }
 
@@ -399,7 +399,7 @@ bool sweep_next(struct sweep *s, struct swept *swept)
 {
     if (s->given) step(s->heap[0]);
     if (!s->given || s->heap[0]->time >= s->limit) return give_of_all(s, swept);
-    *swept = give(s->heap[0]);
+    *swept = item_of(s->heap[0]);
     return true;
 }
 

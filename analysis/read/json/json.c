@@ -50,7 +50,7 @@ static const char *take_digits(const char *p, struct decimal *d, bool fraction)
 }
 
 /* Rounds digits * 10^exponent to the nearest integer. Returns false if it is too large. */
-static bool settle(struct decimal d, uint64_t *magnitude)
+static bool settle_decimal(struct decimal d, uint64_t *magnitude)
 {
     for (; d.exponent > 0 && d.digits; d.exponent--) {
         d.digits *= 10;
@@ -88,7 +88,7 @@ static const char *slow_number(const char *p, unsigned scale, struct number *num
         p = take_exponent(p, &d.exponent);
     }
     if (p > start) {
-        number->state = settle(d, &number->magnitude) ? NUMBER_GOOD : NUMBER_TOO_LARGE;
+        number->state = settle_decimal(d, &number->magnitude) ? NUMBER_GOOD : NUMBER_TOO_LARGE;
         number->magnitude = number->state == NUMBER_GOOD ? number->magnitude : UINT64_MAX;
     }
     return p;

@@ -162,7 +162,7 @@ size_t unpack_read(struct unpack *u, char *to, size_t room)
 
 /* ---- beginning and end ---- */
 
-static void begin(struct unpack *u, bool fast)
+static void begin_unpacking(struct unpack *u, bool fast)
 {
     u->is_gzip = u->z.avail_in >= 2 && u->z.next_in[0] == 0x1f && u->z.next_in[1] == 0x8b;
     if (!u->is_gzip) return;
@@ -177,7 +177,7 @@ bool unpack_file(struct unpack *u, int fd, uint64_t size, bool fast, atomic_ullo
     *u = (struct unpack){.fd = fd, .size_of_file = size, .done = done};
     u->raw = mem_resize(NULL, RAW, 1);
     if (!refill(u) && u->error) return false;
-    begin(u, fast);
+    begin_unpacking(u, fast);
     return true;
 }
 
@@ -186,7 +186,7 @@ void unpack_memory(struct unpack *u, const void *bytes, size_t length)
     *u = (struct unpack){.fd = -1, .file_bytes = length};
     u->z.next_in = (Bytef *)bytes;
     u->z.avail_in = (uInt)MIN(length, UINT32_MAX);
-    begin(u, false);
+    begin_unpacking(u, false);
 }
 
 void unpack_close(struct unpack *u)

@@ -83,7 +83,7 @@ static bool fail(struct machine *m, const char *fault)
     return false;
 }
 
-static const unsigned char *take(struct machine *m, uint64_t bytes)
+static const unsigned char *take_bytes(struct machine *m, uint64_t bytes)
 {
     if (bytes > m->length - m->at) {
         fail(m, "its argument goes beyond the end of the file");
@@ -96,7 +96,7 @@ static const unsigned char *take(struct machine *m, uint64_t bytes)
 /* Reads a little-endian number of up to eight bytes. */
 static bool take_number(struct machine *m, unsigned bytes, uint64_t *number)
 {
-    const unsigned char *p = take(m, bytes);
+    const unsigned char *p = take_bytes(m, bytes);
     *number = 0;
     for (unsigned i = 0; p && i < bytes; i++) *number |= (uint64_t)p[i] << (8 * i);
     return p != NULL;
@@ -283,7 +283,7 @@ static bool push_text(struct machine *m, unsigned size_bytes)
     uint64_t length;
     if (!take_number(m, size_bytes, &length)) return false;
     if (length > LONGEST_TEXT) return fail(m, "its text is longer than 1,048,576 bytes");
-    const unsigned char *text = take(m, length);
+    const unsigned char *text = take_bytes(m, length);
     return text && push(m, json_stringn_nocheck((const char *)text, (size_t)length), true);
 }
 
@@ -298,7 +298,7 @@ static bool push_integer(struct machine *m, unsigned bytes, bool has_sign)
 
 static bool push_float(struct machine *m)
 {
-    const unsigned char *p = take(m, 8);
+    const unsigned char *p = take_bytes(m, 8);
     uint64_t bits = 0;
     double number;
     for (int i = 0; p && i < 8; i++) bits = bits << 8 | p[i];

@@ -59,7 +59,7 @@ static void write_start(struct pf *pf, int64_t time)
 /* ---- taking events ---- */
 
 /* Encodes the event and keeps it. Returns its key. */
-static struct pf_key *keep(struct pf *pf, const struct kineto_event *event, enum pf_key_kind kind, uint32_t track)
+static struct pf_key *keep_key(struct pf *pf, const struct kineto_event *event, enum pf_key_kind kind, uint32_t track)
 {
     struct proto *p = &pf->event;
     p->length = 0;
@@ -84,13 +84,13 @@ static void take_slice(struct pf *pf, const struct kineto_event *event)
     if (!(event->has & HAS_DUR) || event->dur < 0) return; /* the loader reports these */
     enum event_class event_class = kineto_class(event->category, event->name);
     uint32_t track = pf_row(pf, event, ON_DEVICE(event_class));
-    struct pf_key *key = keep(pf, event, IS_WORK(event_class) ? KEY_FLAT : KEY_SLICE, track);
+    struct pf_key *key = keep_key(pf, event, IS_WORK(event_class) ? KEY_FLAT : KEY_SLICE, track);
     key->end = add_ns(event->ts, event->dur);
 }
 
 static void take_instant(struct pf *pf, const struct kineto_event *event)
 {
-    keep(pf, event, KEY_INSTANT, pf_row(pf, event, ON_DEVICE(kineto_class(event->category, event->name))));
+    keep_key(pf, event, KEY_INSTANT, pf_row(pf, event, ON_DEVICE(kineto_class(event->category, event->name))));
     if (event->name.at && slice_is(event->name, "[memory]")) pf_take_memory(pf, event);
 }
 
@@ -102,7 +102,7 @@ static void take_async(struct pf *pf, const struct kineto_event *event)
     uint64_t id = hash_numbers(track, event->id);
     uint32_t begun = map_get(&pf->pairs, id);
     if (event->phase == 'b') {
-        keep(pf, event, KEY_FLAT, track);
+        keep_key(pf, event, KEY_FLAT, track);
         map_put(&pf->pairs, id, (uint32_t)pf->keys - 1);
     } else if (begun != MAP_NONE) {
         pf->key[begun].end = MAX(event->ts, pf->key[begun].start);

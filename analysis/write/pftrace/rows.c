@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-static int by_time(const void *a, const void *b, void *context)
+static int events_by_time(const void *a, const void *b, void *context)
 {
     const struct pf_key *key = context;
     const struct pf_key *x = &key[*(const uint32_t *)a], *y = &key[*(const uint32_t *)b];
@@ -60,7 +60,7 @@ void pf_place(struct pf *pf)
 {
     pf->order = mem_zero(pf->keys, sizeof *pf->order);
     for (size_t i = 0; i < pf->keys; i++) pf->order[i] = (uint32_t)i;
-    if (pf->keys) qsort_r(pf->order, pf->keys, sizeof *pf->order, by_time, pf->key);
+    if (pf->keys) qsort_r(pf->order, pf->keys, sizeof *pf->order, events_by_time, pf->key);
     for (size_t i = 0; i < pf->arrows; i++) {
         struct pf_arrow *arrow = &pf->arrow[i];
         arrow->track = pf_find_row(pf, arrow->pid, arrow->tid, arrow->is_end);
