@@ -2,15 +2,15 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-#include "ask/comm/taken.h"
+#include "ask/comm/comm_reduction.h"
 #include "ask/critical/critical.h"
-#include "ask/device/idle.h"
-#include "ask/device/queue.h"
-#include "ask/diff/taken.h"
-#include "ask/hang/taken.h"
-#include "ask/io/taken.h"
-#include "ask/steps/steps.h"
-#include "ask/timeline.h"
+#include "ask/device/idle_gaps.h"
+#include "ask/device/queue_lengths.h"
+#include "ask/diff/diff_reduction.h"
+#include "ask/hang/hang_reduction.h"
+#include "ask/io/io_reduction.h"
+#include "ask/steps/step_parts.h"
+#include "ask/rank_times.h"
 #include "base/command.h"
 #include "base/gzip_out.h"
 #include "commands/help.h"

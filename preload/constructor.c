@@ -27,7 +27,7 @@
 #include "hooks/dl.h"
 #include "hooks/host_blocks.h"
 #include "io/io.h"
-#include "io/process.h"
+#include "io/child_processes.h"
 #include "life.h"
 #include "nccl/plugin.h"
 #include "nvml/nvml.h"

@@ -13,8 +13,8 @@
 #include "ask/stages/named.h"
 #include "base/runs.h"
 #include "base/sets/near.h"
-#include "model/load/kineto.h"
-#include "model/steps.h"
+#include "model/load/load_kineto.h"
+#include "model/step_ranges.h"
 
 /* The start of a row, as the key to find the row again. */
 struct beginning {

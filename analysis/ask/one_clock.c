@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/comm/clock.h"
+#include "ask/comm/comm_clock.h"
 #include "ask/comm/parts.h"
-#include "ask/comm/rows.h"
+#include "ask/comm/comm_rows.h"
 
 const char *const clock_source_names[NR_CLOCK_SOURCES] = {
     [CLOCK_OF_DAY] = "time of day", [CLOCK_COLLECTIVES] = "collectives", [CLOCK_UNKNOWN] = "unknown"};

@@ -1,7 +1,7 @@
 /* one_clock.h - puts the processes of all hosts onto one clock, reading one trace at a time.
  *
  * Processes of one host share its clock. The clocks of several hosts, and those of traces without a time of day, are
- * aligned by the ends of collectives (ask/comm/clock.h). The traces are read for that only if there are several clocks,
+ * aligned by the ends of collectives (ask/comm/comm_clock.h). The traces are read for that only if there are several clocks,
  * and only MOST_COLLECTIVES collectives of all ranks together are kept, the earliest ones of each rank. A clock that
  * shares no collectives keeps its times of day; without these, its first moment becomes that of the others.
  */

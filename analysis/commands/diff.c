@@ -2,7 +2,7 @@
  *
  * Each run is loaded by a session of its own: it has its own names, and a file that both runs hold counts for both.
  */
-#include "ask/diff/diff.h"
+#include "ask/diff/diff_rows.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -19,7 +19,8 @@ static const struct help_page *find_page(const struct help_page *page, const cha
 
 void help_print(const struct command *command)
 {
-    const struct help_page *page = command ? find_page(help_commands, command->name) : find_page(help_topics, "tfanalyze");
+    const struct help_page *page =
+        command ? find_page(help_commands, command->name) : find_page(help_topics, "tfanalyze");
     if (page) fputs(page->text, stdout);
 }
 

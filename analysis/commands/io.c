@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ask/io/table.h"
+#include "ask/io/io_table.h"
 
 /* ---- values ---- */
 

@@ -1,6 +1,6 @@
 /* ops.c - prints torch's key_averages: one row per operator, over all given traces.
  *
- * The rows are those of ask/ops/rows.h. Text output is torch's own table with a default limit of 100 rows, as in torch.
+ * The rows are those of ask/ops/op_rows.h. Text output is torch's own table with a default limit of 100 rows, as in torch.
  * Values missing from a trace are unknown, not 0: memory if no block was recorded, device times without device records,
  * and flops of operators that torch cannot count. A PyTorch trace has no flops at all.
  */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/part.h"
+#include "ask/part_of_run.h"
 #include "base/command.h"
 #include "base/hash.h"
 #include "base/jobs.h"

@@ -1,5 +1,5 @@
 /* stacks.c - writes the own time of operators by call stack, for flame graphs. */
-#include "ask/ops/flames.h"
+#include "ask/ops/op_flames.h"
 
 #include "ask/attribute.h"
 #include "commands/session.h"

@@ -18,7 +18,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "ask/stages/table.h"
+#include "ask/stages/stage_table.h"
 #include "commands/session.h"
 
 #define KEYS_ELSEWHERE                                                                                                 \

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/io/scope.h"
-#include "ask/io/taken.h"
+#include "ask/io/io_choice.h"
+#include "ask/io/io_reduction.h"
 #include "commands/io.h"
 
 struct slice {
@@ -77,7 +77,7 @@ static void add_call(struct slices *slices, const struct ios *ios, size_t call)
     slices->calls += ios_calls(ios, call);
     if (kind == IO_READ || kind == IO_WRITE) slices->bytes += ios_bytes(ios, call);
     add_slice(slices,
-        (struct slice){second_of(middle), 0, ios->thread[call], ios->function[call], start, ios_time(ios, call)});
+              (struct slice){second_of(middle), 0, ios->thread[call], ios->function[call], start, ios_time(ios, call)});
 }
 
 /* Adds the slices of the process with that number. A process is added once. */

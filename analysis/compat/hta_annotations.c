@@ -46,7 +46,8 @@ struct lane_rows {
 
 /* ---- collecting ---- */
 
-static void add_annotation(struct lane_rows *to, const struct hta_frame *frame, const struct hta_row *row, bool is_device)
+static void add_annotation(struct lane_rows *to, const struct hta_frame *frame, const struct hta_row *row,
+                           bool is_device)
 {
     const struct works *w = &frame->process->works;
     to->row = mem_grow(to->row, &to->capacity, to->count + 1, sizeof *to->row);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/device/bandwidth.h"
+#include "ask/device/copy_bandwidth.h"
 #include "ask/work_kinds.h"
 #include "compat/hta_answer.h"
 

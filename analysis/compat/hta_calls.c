@@ -17,7 +17,8 @@ bool hta_is_launch(const char *name)
     return false;
 }
 
-static void add_hta_call(struct hta_calls *calls, const struct hta_frame *frame, struct interval when, struct hta_call call)
+static void add_hta_call(struct hta_calls *calls, const struct hta_frame *frame, struct interval when,
+                         struct hta_call call)
 {
     call.start = when.start;
     call.end = when.end;
@@ -40,19 +41,19 @@ void hta_calls(struct hta_calls *calls, const struct hta_frame *frame, const str
     for (size_t i = 0; i < p->spans.table.count; i++) {
         if (p->spans.event_class[i] != CLASS_API || p->spans.id[i] == NO_ID) continue;
         add_hta_call(calls, frame, hta_times(p, p->spans.start[i], p->spans.end[i]),
-            (struct hta_call){.correlation = p->spans.id[i],
-                              .name = p->spans.name[i],
-                              .number = numbers->span ? numbers->span[i] : (uint32_t)i,
-                              .span = (uint32_t)i});
+                     (struct hta_call){.correlation = p->spans.id[i],
+                                       .name = p->spans.name[i],
+                                       .number = numbers->span ? numbers->span[i] : (uint32_t)i,
+                                       .span = (uint32_t)i});
     }
     size_t spans = calls->count;
     for (size_t i = 0; i < p->works.table.count; i++) {
         if (p->works.correlation[i] == NO_ID || hta_is_device(p, i, names)) continue;
         add_hta_call(calls, frame, hta_times(p, p->works.start[i], p->works.end[i]),
-            (struct hta_call){.correlation = p->works.correlation[i],
-                              .name = p->works.name[i],
-                              .number = numbers->work ? numbers->work[i] : NO_PLACE,
-                              .span = NO_PLACE});
+                     (struct hta_call){.correlation = p->works.correlation[i],
+                                       .name = p->works.name[i],
+                                       .number = numbers->work ? numbers->work[i] : NO_PLACE,
+                                       .span = NO_PLACE});
     }
     if (calls->count > spans && numbers->work) qsort(calls->call, calls->count, sizeof *calls->call, by_event);
     for (size_t i = 0; i < calls->count; i++) map_put(&calls->last, calls->call[i].correlation, (uint32_t)i);

@@ -1,6 +1,6 @@
 /* hta_idle.c - divides the idle time of each stream by its cause, as get_idle_time_breakdown of HTA 0.5.0.
  *
- * The definitions are those of idle.c, on HTA's rows and with HTA's faults. A gap is the time from the end of the row
+ * The definitions are those of idle_gaps.c, on HTA's rows and with HTA's faults. A gap is the time from the end of the row
  * before, in the order of starts, and may be negative. A row with a correlation id but without a call is linked to the
  * first event of the file, whatever that is, and is in the table as often as that event is in the frame.
  */
@@ -49,7 +49,7 @@ static __int128 *sum_for(__int128 sum[NR_IDLE_CAUSES], bool has_launch, int64_t 
 
 /* Adds a row, which is in HTA's table once for each time it is in the frame and for each link. */
 static void add_idle_cause(__int128 sum[NR_IDLE_CAUSES], const struct hta_row *row, uint32_t links, int64_t launched,
-                const int64_t *until)
+                           const int64_t *until)
 {
     int64_t after_itself = row->start - row->end;
     uint64_t again = (uint64_t)row->times * MAX(links, 1u) - 1;

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ask/comm/taken.h"
+#include "ask/comm/comm_reduction.h"
 #include "commands/ranks/comm.h"
 #include "compat/file_us.h"
 #include "compat/tracelens.h"

@@ -10,7 +10,7 @@
 #include "model/memory/kinds.h"
 #include "model/clock.h"
 #include "model/collective.h"
-#include "model/io.h"
+#include "model/io_calls.h"
 #include "model/names.h"
 #include "model/needs/needs.h"
 #include "model/unheld.h"

@@ -215,7 +215,7 @@ static void put_work_args(struct export *x, size_t i)
     emit_close(e);
 }
 
-/* Returns the tid of a work's row, and describes a new row. Perfetto traces get lanes of their own (pftrace/rows.c). */
+/* Returns the tid of a work's row, and describes a new row. Perfetto traces get lanes of their own (pftrace/pf_rows.c). */
 static uint64_t row_of_work(struct export *x, size_t i)
 {
     const struct lane *lane = &x->process->lane[x->process->works.lane[i]];

@@ -12,7 +12,7 @@
 #include "ask/dump_choice.h"
 #include "ask/kineto_places.h"
 #include "ask/stages/order.h"
-#include "model/load/kineto.h"
+#include "model/load/load_kineto.h"
 #include "read/json/clean.h"
 #include "write/work_rows.h"
 

@@ -2,7 +2,7 @@
 #ifndef TFA_OP_TABLE_H
 #define TFA_OP_TABLE_H
 
-#include "ask/ops/rows.h"
+#include "ask/ops/op_rows.h"
 #include "write/out.h"
 
 /* Prints key_averages().table() byte for byte, for the first `limit` rows in their order. With both flops and source

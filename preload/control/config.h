@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "control/plan.h"
-#include "control/values.h"
+#include "control/value_types.h"
 #include "pattern.h"
 #include "record/log.h"
 

@@ -72,7 +72,7 @@ static bool is_said(const char *line, uint64_t kind)
 }
 
 /* The first line in the file that says it; NULL if there is none. */
-static const char *find(struct tfi_dir *dir, const char *name, uint64_t kind)
+static const char *find_line(struct tfi_dir *dir, const char *name, uint64_t kind)
 {
     ssize_t bytes = tfi_dir_read(dir, name, room->text, sizeof room->text);
     if (bytes == (ssize_t)sizeof room->text - 1) tfi_dir_remove(dir, name); /* of many runs */
@@ -90,11 +90,11 @@ static bool claim(struct tfi_dir *dir, const char *name, uint64_t kind, bool *po
 {
     char *line = room->line;
     *possible = true;
-    if (find(dir, name, kind)) return false;
+    if (find_line(dir, name, kind)) return false;
     size_t length = tfi_fmt(line, sizeof room->line, "%lx %x %lx %s\n", (unsigned long)kind, (unsigned)tfi_getpid(),
                             (unsigned long)tfi_realtime_ns(), tfi_run_token());
     *possible = tfi_dir_add_line(dir, name, line);
-    const char *first = *possible ? find(dir, name, kind) : NULL;
+    const char *first = *possible ? find_line(dir, name, kind) : NULL;
     return !first || strncmp(first, line, length) == 0;
 }
 
@@ -151,7 +151,7 @@ static bool has_traces(struct tfi_dir *dir)
 {
     struct stat st;
     return tfi_stat(dir->path, &st) == 0 && st.st_dev == dir->device && st.st_ino == dir->inode &&
-           (dir == &tfi_trace_dir || find(dir, SAID, number_of(TRACE)));
+           (dir == &tfi_trace_dir || find_line(dir, SAID, number_of(TRACE)));
 }
 
 void tfi_run_has_trace(void)

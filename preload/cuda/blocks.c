@@ -7,7 +7,7 @@
 #include "cuda/blocks.h"
 
 #include "base/tfi.h"
-#include "cuda/values.h"
+#include "cuda/call_values.h"
 #include "cupti/client.h"
 #include "hooks/hooks.h"
 

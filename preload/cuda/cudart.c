@@ -7,7 +7,7 @@
 #include "cuda/cudart_compat.h"
 
 #include "control/schedule.h"
-#include "cuda/calls.h"
+#include "cuda/cuda_calls.h"
 #include "cuda/kernel_names.h"
 #include "cuda/routes.h"
 #include "stage/allocator_segments.h"

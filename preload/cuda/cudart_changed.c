@@ -9,7 +9,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-#include "cuda/calls.h"
+#include "cuda/cuda_calls.h"
 
 /* The six registers, then the first words of the caller's stack, and the result of the call. */
 struct words {

@@ -10,7 +10,7 @@
 
 #include "base/process.h"
 #include "base/raw_dlsym.h"
-#include "cuda/calls.h"
+#include "cuda/cuda_calls.h"
 #include "hooks/hooks.h"
 #include "record/background.h"
 #include "stage/wanted.h"

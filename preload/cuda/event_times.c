@@ -32,7 +32,7 @@
 #include "base/raw_dlsym.h"
 #include "base/sys.h"
 #include "control/config.h"
-#include "cuda/calls.h"
+#include "cuda/cuda_calls.h"
 #include "cupti/client.h"
 #include "hooks/hooks.h"
 #include "record/background.h"

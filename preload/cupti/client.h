@@ -189,7 +189,7 @@ void tfi_buffers_free(struct tfi_buffer *buffer);
 /* Number of buffers that CUPTI holds. */
 unsigned tfi_buffers_out(void);
 
-/* ---- records: layout.c, calls.c, records.c ---- */
+/* ---- records: layout.c, wanted_calls.c, records.c ---- */
 
 /* Finds the next record of a buffer, the first if *record is NULL; false at the end, with *whole false if it is
  * damaged. */
@@ -230,7 +230,7 @@ extern const unsigned tfi_cupti_nr_calls;
 /* Index of a call, -1 if it is not wanted. */
 int tfi_cupti_call_index(uint32_t domain, uint32_t number);
 
-/* ---- clocks: clock.c ---- */
+/* ---- clocks: device_clock.c ---- */
 
 /* Reads the counter and CUPTI's clock together and writes a clock record. False if CUPTI gives no time. */
 bool tfi_cupti_clock_read(struct tfi_thread *lane);

@@ -14,7 +14,7 @@
  *   the call returns success.
  *
  * The program's timestamp callback is passed on, because its records must have its unit; ours are converted
- * (clock.c). All other calls are passed on unchanged. All calls are passed on while our client is not on; requests
+ * (device_clock.c). All other calls are passed on unchanged. All calls are passed on while our client is not on; requests
  * are then only noted, in case it is started later. Calls of a second CUPTI (of another version) in the process are
  * never ours.
  *

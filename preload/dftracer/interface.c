@@ -182,7 +182,7 @@ static size_t length_of(const char *text)
     return text ? strnlen(text, TFI_STRING_MAX) : 0;
 }
 
-static struct region *begin(const char *name, const char *cat, int event_type)
+static struct region *open_region(const char *name, const char *cat, int event_type)
 {
     if (event_type == METADATA) {
         keep_text(name, cat);
@@ -210,7 +210,7 @@ static struct region *begin(const char *name, const char *cat, int event_type)
 }
 
 /* Adds an argument; `text` is NULL for a number. */
-static void add(struct region *r, const char *key, const char *text, int number)
+static void add_argument(struct region *r, const char *key, const char *text, int number)
 {
     if (!is_region(r) || !r->id || !key) return;
     struct tfi_text to = {r->args + r->used, sizeof r->args - 64 - r->used, 0, 0};
@@ -252,7 +252,7 @@ static void end(struct region *r)
 static struct region *begin_region(const char *name, const char *cat, intptr_t event_type)
 {
     void *data = call(NUMBER_initialize_region, name, cat, as_number(event_type), 0, 0);
-    struct region *r = begin(name, cat, (int)event_type);
+    struct region *r = open_region(name, cat, (int)event_type);
     if (!r) return data;
     r->theirs = data;
     return r;
@@ -276,25 +276,25 @@ static void end_scope(struct region **place)
 static void add_number(struct region *r, const char *key, int value)
 {
     call(NUMBER_update_metadata_int, theirs(r), key, as_number(value), 0, 0);
-    add(r, key, NULL, value);
+    add_argument(r, key, NULL, value);
 }
 
 static void add_typed_number(struct region *r, const char *key, int value, int type)
 {
     call(NUMBER_update_metadata_int_type, theirs(r), key, as_number(value), type, 0);
-    add(r, key, NULL, value);
+    add_argument(r, key, NULL, value);
 }
 
 static void add_text(struct region *r, const char *key, const char *value)
 {
     call(NUMBER_update_metadata_string, theirs(r), key, value, 0, 0);
-    if (value) add(r, key, value, 0);
+    if (value) add_argument(r, key, value, 0);
 }
 
 static void add_typed_text(struct region *r, const char *key, const char *value, int type)
 {
     call(NUMBER_update_metadata_string_type, theirs(r), key, value, type, 0);
-    if (value) add(r, key, value, 0);
+    if (value) add_argument(r, key, value, 0);
 }
 
 /* ---- objects of class DFTracer ---- */
@@ -316,7 +316,7 @@ static void begin_object(const void *object, const char *name, const char *cat, 
 {
     if (in_dftracer) return;
     disown(region_of(object)); /* of an object at this address that was not destroyed */
-    struct region *r = begin(name, cat, event_type);
+    struct region *r = open_region(name, cat, event_type);
     if (r) __atomic_store_n(&owners[r - regions], object, __ATOMIC_RELAXED);
 }
 
@@ -360,25 +360,25 @@ static void finish(void *object)
 static void object_number(void *object, const char *key, int value)
 {
     call(NUMBER__ZN8DFTracer6updateEPKci, object, key, as_number(value), 0, 0);
-    add(region_of(object), key, NULL, value);
+    add_argument(region_of(object), key, NULL, value);
 }
 
 static void object_typed_number(void *object, const char *key, int value, int type)
 {
     call(NUMBER__ZN8DFTracer6updateEPKci12MetadataType, object, key, as_number(value), type, 0);
-    add(region_of(object), key, NULL, value);
+    add_argument(region_of(object), key, NULL, value);
 }
 
 static void object_text(void *object, const char *key, const char *value)
 {
     call(NUMBER__ZN8DFTracer6updateEPKcS1_, object, key, value, 0, 0);
-    if (value) add(region_of(object), key, value, 0);
+    if (value) add_argument(region_of(object), key, value, 0);
 }
 
 static void object_typed_text(void *object, const char *key, const char *value, int type)
 {
     call(NUMBER__ZN8DFTracer6updateEPKcS1_12MetadataType, object, key, value, type, 0);
-    if (value) add(region_of(object), key, value, 0);
+    if (value) add_argument(region_of(object), key, value, 0);
 }
 
 /* ---- the exported names ---- */

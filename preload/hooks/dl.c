@@ -69,14 +69,14 @@ static int look_at_object(struct dl_phdr_info *object, size_t size, void *data)
 void tfi_dl_constructor(void)
 {
     struct search all = {NULL, 0};
-    dl_iterate_phdr(look, &all);
+    dl_iterate_phdr(look_at_object, &all);
     at_start = all.before;
 }
 
 static bool sees_only_what_all_see(const void *caller)
 {
     struct search s = {caller, 0};
-    return dl_iterate_phdr(look, &s) && s.before < at_start;
+    return dl_iterate_phdr(look_at_object, &s) && s.before < at_start;
 }
 
 /* An RTLD_DEFAULT look-up is an existence test: answer NULL if nothing lies below our wrapper, that is no library at
@@ -104,7 +104,8 @@ static bool is_of_cupti(const void *caller)
 bool tfi_dl_is_preloaded(void)
 {
     struct search ours = {(const void *)tfi_dl_is_preloaded, 0}, theirs = {(const void *)tfi_dlsym_original(), 0};
-    return dl_iterate_phdr(look, &ours) && dl_iterate_phdr(look, &theirs) && ours.before < theirs.before;
+    return dl_iterate_phdr(look_at_object, &ours) && dl_iterate_phdr(look_at_object, &theirs) &&
+           ours.before < theirs.before;
 }
 
 /* Answers CUPTI: the original behind our wrapper, where a look-up would find the wrapper; otherwise the handle's

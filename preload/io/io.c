@@ -2,7 +2,7 @@
  *
  * The path of a call by name is resolved after the call, when the kernel or libc has read it. While the process is
  * asleep it is resolved before, because only a wanted path wakes; then access(2) tests the pointer first.
- * The child of vfork shares this memory and this thread's state, so its calls are only forwarded. io/process.c notes
+ * The child of vfork shares this memory and this thread's state, so its calls are only forwarded. io/child_processes.c notes
  * calls of vfork; calls that change descriptors ask the kernel in every case, because a raw clone is not seen.
  * A call that never returns (longjmp, pthread_cancel) has no record. The next call or the end of its thread counts it.
  */
@@ -18,7 +18,7 @@
 #include "control/config.h"
 #include "control/schedule.h"
 #include "io/descriptors.h"
-#include "io/process.h"
+#include "io/child_processes.h"
 #include "io/sums.h"
 #include "record/clock.h"
 #include "record/enter.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/sys.h"
-#include "nccl/calls.h"
+#include "nccl/nccl_calls.h"
 #include "nccl/nccl.h"
 
 /* Only addresses are needed: each declaration has a C name of its own, so that no prototype is required. */

@@ -285,7 +285,7 @@ static unsigned wait_at_most(unsigned most)
     return wanted() ? tfi_job_wait(next_look, most) : most;
 }
 
-const struct tfi_job tfi_nvml_job = {.work = look, .wait = wait_at_most};
+const struct tfi_job tfi_nvml_job = {.work = find_targets, .wait = wait_at_most};
 
 /* ---- the life of the process ---- */
 

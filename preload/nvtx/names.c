@@ -111,8 +111,8 @@ static uint32_t hash_of(enum tfi_handle_type type, const char *text, size_t leng
     return hash ^ hash >> 15;
 }
 
-static struct tfi_handle *find_handle(struct tfi_handle *handle, enum tfi_handle_type type, uint32_t hash, const char *text,
-                               size_t length)
+static struct tfi_handle *find_handle(struct tfi_handle *handle, enum tfi_handle_type type, uint32_t hash,
+                                      const char *text, size_t length)
 {
     for (; handle; handle = handle->next) {
         if (handle->hash != hash || handle->length != length || handle->type != type) continue;

@@ -70,7 +70,7 @@ struct tfi_thread {
     uint32_t nr_open;
     uint32_t max_open;
     uint32_t nr_holes; /* among the open ranges */
-    uint32_t runtime;  /* depth of the recorded CUDA runtime call in progress, 0 if none; see cuda/calls.c */
+    uint32_t runtime;  /* depth of the recorded CUDA runtime call in progress, 0 if none; see cuda/cuda_calls.c */
     struct tfi_open *open;
     struct tfi_open_name *names;                      /* 2 * max_open places; see open_names.c */
     uint32_t nr_names;                                /* places in use */

@@ -95,7 +95,7 @@ ROWS = [
         '(uint32_t)MIN(le32toh(head.committed), room - sizeof head);',
         'le32toh(head.committed) ? (uint32_t)(room - sizeof head) : 0;'),
     # A stage that calls itself is longer than the run.
-    row('recursion-counts-twice', 'fixture.py::test_stages[v1-whole]', 'analysis/ask/stages/table.c',
+    row('recursion-counts-twice', 'fixture.py::test_stages[v1-whole]', 'analysis/ask/stages/stage_table.c',
         'int64_t host = MAX(end - MAX(start, r->covered), 0);',
         'int64_t host = end - start;'),
     row('recursion-counts-twice-in-timing', 'fixture.py::test_timing_json', 'preload/stage/stage.c',
@@ -103,7 +103,7 @@ ROWS = [
         'open->ran + (!open->paused ?'),
     # A backward operator's kernels go to the stage of any forward operator of its thread.
     row('forward-operator-of-another-number', 'operators_export.py::test_without_its_forward_operator_it_does_not[sequence]',
-        'analysis/model/load/ops.c',
+        'analysis/model/load/load_ops.c',
         'link->thread == before->thread && link->sequence == before->sequence;',
         'link->thread == before->thread;'),
     # A suspended coroutine gets its thread's work of that time.
@@ -113,11 +113,11 @@ ROWS = [
         'cut->running = true;'),
     # A coroutine that awaits itself takes longer than its outermost call.
     row('recursion-of-coroutines-counts-twice', 'operators_export.py::test_recursion_of_a_coroutine_counts_once',
-        'analysis/ask/stages/table.c',
+        'analysis/ask/stages/stage_table.c',
         'return is_call && !row->open ?',
         'return is_call ?'),
     # A stage that worked on a device shows the host's peak.
-    row('peaks-of-the-host', 'operators_export.py::test_peaks', 'analysis/ask/stages/table.c',
+    row('peaks-of-the-host', 'operators_export.py::test_peaks', 'analysis/ask/stages/stage_table.c',
         'if (row->has_peaks && !is_host && row->peaks_of_host)',
         'if (row->has_peaks && is_host && row->peaks_of_host)'),
     # Kernels in an exported trace belong to no operator.
@@ -173,7 +173,7 @@ ROWS = [
         'if (!tfi_file_has_room(TFI_POOL_BYTES)) return NULL;',
         ''),
     # exec ends the trace without its last records.
-    row('exec-does-not-close-the-trace', 'weather.py::test_every_exec', 'preload/hooks/posix.c',
+    row('exec-does-not-close-the-trace', 'weather.py::test_every_exec', 'preload/hooks/process_end.c',
         '    tfi_finish("exec");\n    return failed(real ? real(path, argv, env) : (int)syscall(SYS_execve, path, argv, env));',
         '    return failed(real ? real(path, argv, env) : (int)syscall(SYS_execve, path, argv, env));'),
     # Every time of a PyTorch trace is wrong by a factor of ten.
@@ -193,7 +193,7 @@ ROWS = [
         'c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);',
         'c = 0x1000 + ((c - 0xd800) << 10) + (low - 0xdc00);'),
     # Times of different files are not on one axis.
-    row('base-time-ignored', 'kineto.py::test_base_time[number]', 'analysis/model/load/kineto.c',
+    row('base-time-ignored', 'kineto.py::test_base_time[number]', 'analysis/model/load/load_kineto.c',
         'move_all(p, load->info.base);',
         'move_all(p, 0);'),
     # A damaged event is left out without a message.
@@ -208,7 +208,7 @@ ROWS = [
         'CATEGORY("cuda_driver", API)\n',
         ''),
     # Kernels are given to the stage of another launch.
-    row('correlation-shifted', 'kineto.py::test_innermost_stage_at_the_launch', 'analysis/model/load/kineto.c',
+    row('correlation-shifted', 'kineto.py::test_innermost_stage_at_the_launch', 'analysis/model/load/load_kineto.c',
         's->id[at] = event_class == CLASS_API ? (event->has & HAS_CORRELATION ? event->correlation : NO_ID)',
         's->id[at] = event_class == CLASS_API ? (event->has & HAS_CORRELATION ? event->correlation + 1 : NO_ID)'),
     # All kernels belong to the outermost stage.
@@ -230,11 +230,11 @@ ROWS = [
         'now.which ^= edge[i].thread;',
         'now.which = edge[i].thread;'),
     # Idle time counts busy time as well.
-    row('idle-includes-busy', 'kineto.py::test_two_devices', 'analysis/ask/stages/table.c',
+    row('idle-includes-busy', 'kineto.py::test_two_devices', 'analysis/ask/stages/stage_table.c',
         '- set->interval[0].start - total);',
         '- set->interval[0].start);'),
     # A stage that calls itself counts its kernels twice.
-    row('device-time-of-recursion-twice', 'kineto.py::test_recursion_counts_once', 'analysis/ask/stages/table.c',
+    row('device-time-of-recursion-twice', 'kineto.py::test_recursion_counts_once', 'analysis/ask/stages/stage_table.c',
         'if (row->seen == work->number) return;', ''),
     # The spread of a kernel's times is understated.
     row('deviation-of-a-population', 'kineto.py::test_spelling[compact]', 'analysis/base/statistics.c',
@@ -351,7 +351,7 @@ ROWS = [
         'a->choice->outside_wanted && (refusal->known', '(refusal->known'),
     # Nothing that a long run frees is freed.
     row('long-runs-free-nothing', 'long_runs.py::test_memory[1]', 'analysis/ask/memory/changes.c',
-        'take(walk, swept.block);', 'if (swept.block->bytes > 0) take(walk, swept.block);'),
+        'take_block(walk, swept.block);', 'if (swept.block->bytes > 0) take_block(walk, swept.block);'),
     # A thread of a long run is read to the end of its chunk before the others.
     row('sweep-stays-in-one-chunk', 'long_runs.py::test_memory[1]', 'analysis/model/sweep/sweep.c',
         'for (size_t i = 1; i < MIN(s->open, 3); i++) first = MIN(first, s->heap[i]->time);\n', ''),
@@ -409,7 +409,7 @@ ROWS = [
     row('drift-of-the-device-ignored', 'device_records.py::test_a_clock_that_drifts', 'analysis/model/clock.c',
         'ahead += nearest_whole(share', 'ahead += 0 * nearest_whole(share'),
     # The second trace of a rank adds no time.
-    row('work-of-the-second-trace', 'kineto_bad.py::test_device_work_of_two_files_of_one_rank', 'analysis/ask/timeline.c',
+    row('work-of-the-second-trace', 'kineto_bad.py::test_device_work_of_two_files_of_one_rank', 'analysis/ask/rank_times.c',
         'kind++) unite(&a->kind[kind], &b->kind[kind]);', 'kind++) unite(&a->kind[kind], &a->kind[kind]);'),
     # A short kernel beside a long one ends the busy time.
     row('short-kernel-ends-the-busy-time', 'steps.py::test_random_traces[1]', 'analysis/base/sets/intervals.c',
@@ -418,37 +418,37 @@ ROWS = [
     row('peak-before-the-stage', 'memory_cuda.py::test_peaks[1]', 'analysis/ask/memory/peaks.c',
         'larger(most(s, s->allocated, from, to), earlier->last_allocated)', 'most(s, s->allocated, from, to)'),
     # A step ends before the kernels that it launched.
-    row('step-ends-on-the-host', 'steps.py::test_random_traces[4]', 'analysis/ask/steps/steps.c',
+    row('step-ends-on-the-host', 'steps.py::test_random_traces[4]', 'analysis/ask/steps/step_parts.c',
         'MAX(MAX(step->host_end, step->last), step->start)', 'MAX(step->host_end, step->start)'),
     # A stream is idle while its longest kernel runs.
-    row('idle-beside-a-longer-kernel', 'device_streams.py::test_idle_by_hand', 'analysis/ask/device/idle.c',
+    row('idle-beside-a-longer-kernel', 'device_streams.py::test_idle_by_hand', 'analysis/ask/device/idle_gaps.c',
         '        until = MAX(until, w->end);', '        until = w->end;'),
     # Each poll of an event is an error of `api`.
     row('not-ready-is-an-error', 'device_calls.py::test_a_call_and_its_id_are_one_call', 'analysis/ask/device/call_sums.c',
         'result != 0 && result != NOT_READY', 'result != 0'),
     # A row of `io` has the bytes of one process only.
-    row('bytes-of-the-last-process', 'io.py::test_rows[1-function]', 'analysis/ask/io/taken.c',
+    row('bytes-of-the-last-process', 'io.py::test_rows[1-function]', 'analysis/ask/io/io_reduction.c',
         '    row->bytes += from->bytes;', '    row->bytes = from->bytes;'),
     # Reads behind kernels count as time that nothing hides.
-    row('overlapped-io-counts', 'io.py::test_rows[1-function]', 'analysis/ask/io/table.c',
+    row('overlapped-io-counts', 'io.py::test_rows[1-function]', 'analysis/ask/io/io_table.c',
         ' - measure_overlap(&u->rank->computing, when);', ';'),
     # Ranks are late by the wait of the last row, not by the shortest one.
-    row('late-by-the-last-wait', 'stragglers.py::test_ranks_that_take_turns', 'analysis/ask/comm/late.c',
+    row('late-by-the-last-wait', 'stragglers.py::test_ranks_that_take_turns', 'analysis/ask/comm/late_ranks.c',
         '        else second = MIN(second, wait);', '        else second = wait;'),
     # Waiting for the last rank counts as transfer.
-    row('transfer-too-long', 'comm.py::test_a_made_job[by-number]', 'analysis/ask/comm/rows.c',
+    row('transfer-too-long', 'comm.py::test_a_made_job[by-number]', 'analysis/ask/comm/comm_rows.c',
         'since(row->latest, slowest->end)', 'row->duration'),
     # A launch queue never gets shorter.
-    row('queue-of-launches-only', 'gpu_answers.py::test_queue[1]', 'analysis/ask/device/queue.c',
+    row('queue-of-launches-only', 'gpu_answers.py::test_queue[1]', 'analysis/ask/device/queue_lengths.c',
         'now += change->by;', 'now += change->by > 0;'),
     # Only the work that a filter chooses waits in a launch queue.
-    row('queue-of-chosen-work', 'device_streams.py::test_a_full_queue_of_two_stages', 'analysis/ask/device/queue.c',
+    row('queue-of-chosen-work', 'device_streams.py::test_a_full_queue_of_two_stages', 'analysis/ask/device/queue_lengths.c',
         'if (!w->has_launch) continue;', 'if (!w->has_launch || !w->at_any_time) continue;'),
     # The name alone decides whether a kernel communicates.
     row('undescribed-kernel', 'comm_plans.py::test_a_kernel_that_the_trace_describes_as_a_collective_communicates', 'analysis/ask/work_kinds.c',
         'kinds->rules->by_description && map_get', '!kinds->rules->by_description && map_get'),
     # The fastest copy of a kind is the last one.
-    row('last-copy-is-the-fastest', 'gpu_answers.py::test_bandwidth[1]', 'analysis/ask/device/bandwidth.c',
+    row('last-copy-is-the-fastest', 'gpu_answers.py::test_bandwidth[1]', 'analysis/ask/device/copy_bandwidth.c',
         'row->has_max ? MAX(row->max, gbs) : gbs', 'gbs'),
     # `hang` does not say that neither side has a majority.
     row('no-word-of-a-draw', 'hang.py::test_two_ranks_that_differ_blame_nobody', 'analysis/ask/hang/verdict.c',
@@ -457,21 +457,21 @@ ROWS = [
     row('lone-surrogate-passes', 'writing_on_cores.py::test_events_are_valid_json_on_any_number_of_cores[1]', 'analysis/read/json/strict.c',
         'if (code < 0xd800 || code > 0xdfff) return code > 0;', 'if (code < 0xd800 || code > 0xd8ff) return code > 0;'),
     # Times of dftracer are a thousandth of what they were.
-    row('unit-of-dftracer-ignored', 'dftracer.py::test_times_are_nanoseconds_in_every_unit[MS-1000000-end last]', 'analysis/model/load/dftracer.c',
+    row('unit-of-dftracer-ignored', 'dftracer.py::test_times_are_nanoseconds_in_every_unit[MS-1000000-end last]', 'analysis/model/load/load_dftracer.c',
         'times[i] = from > to ? times[i] / by : MIN(times[i], LAST_NS / by) * by;',
         'times[i] = from > to ? times[i] / by : MIN(times[i], LAST_NS / by);'),
     # One lost collective moves the times of all later ones of its group.
     row('tensor-of-a-work-ignored', 'framework_collectives.py::test_a_lost_work[3]', 'analysis/model/load/framework.c',
         'return same != SIZE_MAX ? same : open', 'return open'),
     # A stage that has ended keeps its place among the stages that have sums.
-    row('ended-stages-are-deep', 'growth.py::test_two_deep_nests_have_their_own_work', 'analysis/ask/stages/deep.c',
+    row('ended-stages-are-deep', 'growth.py::test_two_deep_nests_have_their_own_work', 'analysis/ask/stages/open_stages.c',
         'if (open[i].end > time) open[kept++]', 'open[kept++]'),
     # An answer depends on what is asked beside it.
     row('needs-of-the-last-question', 'questions.py::test_all_in_any_order[device-all]', 'analysis/ask/selection.c',
         'needs = needs_union(needs, definition_of(options->question[i], options)->needs(options));',
         'needs = definition_of(options->question[i], options)->needs(options);'),
     # A stage that calls itself is twice as long on the screen of a report.
-    row('recursion-counts-twice-on-the-screen', 'report.py::test_nested_and_repeated_stages', 'analysis/ask/stages/table.c',
+    row('recursion-counts-twice-on-the-screen', 'report.py::test_nested_and_repeated_stages', 'analysis/ask/stages/stage_table.c',
         '(in_pieces ? start : MAX(start, row->done_covered))', 'start'),
     # timing.json has the time of the last rank, not of the slowest one.
     row('timing-of-the-last-rank', 'report.py::test_timing_of_two_ranks', 'analysis/commands/report/timing.c',
@@ -487,7 +487,7 @@ ROWS = [
         'thread->limit = (uint8_t *)chunk + tfi_pool_bytes(chunk);', 'thread->limit = (uint8_t *)chunk + chunk->bytes;'),
     # Each process of a run says the same.
     row('said-by-each-process', 'messages.py::test_a_kind_of_message_is_said_once_a_run[chosen]', 'preload/control/once.c',
-        '    if (find(dir, name, kind)) return false;\n', ''),
+        '    if (find_line(dir, name, kind)) return false;\n', ''),
     # A child says the end of the run.
     row('a-child-ends-the-run', 'messages.py::test_the_end_of_a_run_is_said[another preloaded program]', 'preload/control/rank.c',
         "return moved == process || (*token && strtoul(token, NULL, 10) == (unsigned long)process);", 'return *token || moved == process;'),
@@ -498,7 +498,7 @@ ROWS = [
     row('items-are-bytes', 'io_calls.py::test_each_function_once', 'preload/io/io.c',
         'value = result * (int64_t)io->item;', 'value = result;'),
     # `info` says a wrong end of the run.
-    row('end-of-the-last-chunk', 'reader.py::test_info', 'analysis/model/load/tfr.c',
+    row('end-of-the-last-chunk', 'reader.py::test_info', 'analysis/model/load/load_tfr.c',
         '(int64_t)MAX((uint64_t)*last, to) : (int64_t)to;', '(int64_t)to : (int64_t)to;'),
     # A stage that was open at the end has no time.
     row('unfinished-stage-has-no-time', 'reader_stages.py::test_an_unfinished_stage_lasts_to_the_end', 'analysis/model/model.c',
@@ -533,13 +533,13 @@ ROWS = [
     row('link-as-a-target', 'budget.py::test_where_a_budget_is_written', 'analysis/base/file_out.c',
         '== 0 && !S_ISREG(status.st_mode)) {\n        *why = occupied', '== 0 && S_ISDIR(status.st_mode)) {\n        *why = occupied'),
     # Copies count as kernels of an annotation.
-    row('copies-are-kernels', 'gpu_answers.py::test_annotations[2]', 'analysis/ask/device/annotations.c',
+    row('copies-are-kernels', 'gpu_answers.py::test_annotations[2]', 'analysis/ask/device/annotation_rows.c',
         'w->event_class[i] == CLASS_KERNEL;', 'w->event_class[i] != CLASS_MEMSET;'),
     # Collectives behind a restart of the numbers are matched with those before it.
     row('restart-ignored', 'comm.py::test_a_sequence_that_restarts', 'analysis/ask/comm/parts.c',
         'epoch += restart;', 'epoch += 0;'),
     # Clocks of two hosts drift apart in `comm`.
-    row('drift-of-clocks-ignored', 'comm.py::test_clocks_of_several_hosts[times-of-day]', 'analysis/ask/comm/clock.c',
+    row('drift-of-clocks-ignored', 'comm.py::test_clocks_of_several_hosts[times-of-day]', 'analysis/ask/comm/comm_clock.c',
         'fit->shift.drift = likely_drift(fit->shift.drift + slope);', 'fit->shift.drift = 0;'),
     # A counter in Perfetto has an older value at a moment with several changes.
     row('older-value-of-a-counter', 'export_pftrace.py::test_a_trace_of_ours', 'analysis/write/pftrace/arrows.c',
@@ -646,7 +646,7 @@ ROWS = [
     row('stages-of-the-parent', 'functions.py::test_fork[newest]', 'preload/stage/stage.c',
         'MAX_STARTED <= started.before;', 'MAX_STARTED < 0 * started.before;'),
     # A pipeline stopped by Ctrl-C has no stage times.
-    row('interrupt-leaves-no-timing', 'functions.py::test_keyboard_interrupt[newest]', 'preload/hooks/posix.c',
+    row('interrupt-leaves-no-timing', 'functions.py::test_keyboard_interrupt[newest]', 'preload/hooks/process_end.c',
         '    bool ends = ends_itself(pid, number);', '    bool ends = number < 0 && ends_itself(pid, number);'),
     # Python with -X dev aborts at its end.
     row('entry-freed-by-another', 'python.py::test_modes[newest-development]', 'preload/python/python.c',
@@ -677,11 +677,11 @@ ROWS = [
         'row->partly |= !selected || (',
         'row->partly |= ('),
     # A rank that only one run has makes the other one look faster.
-    row('ranks-of-one-run-compared', 'diff.py::test_common_ranks', 'analysis/ask/diff/diff.c',
+    row('ranks-of-one-run-compared', 'diff.py::test_common_ranks', 'analysis/ask/diff/diff_rows.c',
         'return has_rank(ranks, side, rank) && (ranks->one_each || has_rank(ranks, 1 - side, rank));',
         'return has_rank(ranks, side, rank);'),
     # A comparison with a timing.json takes the first call of a stage for its last one.
-    row('first-call-for-the-last', 'diff.py::test_timing_of_a_report', 'analysis/ask/stages/table.c',
+    row('first-call-for-the-last', 'diff.py::test_timing_of_a_report', 'analysis/ask/stages/stage_table.c',
         'if (!row->last.process || end >= row->last.end)', 'if (!row->last.process)'),
     # Work launched by an ended thread, or by no thread, goes to the last thread.
     row('thread-lives-for-ever', 'device_calls.py::test_threads_that_are_not_known_at_that_moment', 'analysis/model/load/threads.c',
@@ -712,8 +712,8 @@ ROWS = [
     # A program that looks for a driver finds one that it must not see.
     row('driver-opened-for-others', 'cuda_routes.py::test_asking_at_large_for_a_local_library[RTLD_DEFAULT-RTLD_LOCAL|RTLD_NODELETE]',
         'preload/hooks/dl.c',
-        'return dl_iterate_phdr(look, &s) && s.before < at_start;',
-        'return dl_iterate_phdr(look, &s) && s.before < at_start && false;'),
+        'return dl_iterate_phdr(look_at_object, &s) && s.before < at_start;',
+        'return dl_iterate_phdr(look_at_object, &s) && s.before < at_start && false;'),
 
 ]
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "model/load/dftracer.h"
+#include "model/load/load_dftracer.h"
 
 /* Counts of a second pass over the events. */
 struct seen {

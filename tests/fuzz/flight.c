@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "model/load/kineto.h"
+#include "model/load/load_kineto.h"
 #include "read/torch/pickle_in.h"
 
 enum { MOST_NESTING = 32, MOST_STEPS = 100000 };

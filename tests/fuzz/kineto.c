@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "model/load/kineto.h"
+#include "model/load/load_kineto.h"
 
 /* Counts of a second pass over the events, which sees the file as a query does. */
 struct seen {

@@ -1,7 +1,7 @@
 /* analysis_attribute.c - the four rules that assign work to a stage, launches with equal ids, operators. */
 
 #include "ask/attribute.h"
-#include "ask/stages/table.h"
+#include "ask/stages/stage_table.h"
 #include "unit.h"
 
 static struct process process;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/comm/rows.h"
+#include "ask/comm/comm_rows.h"
 #include "unit.h"
 
 enum { RANKS = 9, ROUNDS = 60, MOST = 25 };

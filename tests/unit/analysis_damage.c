@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "model/load/tfr.h"
+#include "model/load/load_tfr.h"
 #include "unit.h"
 
 #define CHUNKS 64

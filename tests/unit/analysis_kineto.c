@@ -4,7 +4,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "model/load/kineto.h"
+#include "model/load/load_kineto.h"
 #include "tfi_trace.h"
 #include "unit.h"
 

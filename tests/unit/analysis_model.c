@@ -1,7 +1,7 @@
 /* analysis_model.c - matching of range ends with their beginnings, functions, and the tree of stages. */
 #include <string.h>
 
-#include "ask/stages/table.h"
+#include "ask/stages/stage_table.h"
 #include "unit.h"
 
 static struct process process;

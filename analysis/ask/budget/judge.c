@@ -83,8 +83,8 @@ static enum verdict verdict_of(const struct budget_entry *entry, const struct st
 }
 
 /* `without_row`: the verdict if no rank has a row. */
-static void add_judgement(struct judgements *j, const struct budget_entry *entry, const struct stage_counts *row, bool whole,
-                enum verdict without_row)
+static void add_judgement(struct judgements *j, const struct budget_entry *entry, const struct stage_counts *row,
+                          bool whole, enum verdict without_row)
 {
     for (enum call_kind kind = 0; kind < NR_CALL_KINDS; kind++) {
         if (!entry->has[kind]) continue;

@@ -2,7 +2,7 @@
 #ifndef TFA_COMM_PARTS_H
 #define TFA_COMM_PARTS_H
 
-#include "ask/comm/taken.h"
+#include "ask/comm/comm_reduction.h"
 
 struct comm_job {
     struct comm_summary summary; /* of all ranks */

@@ -42,7 +42,8 @@ static void take_call(struct call_sums *sums, const struct scope *scope, const s
     bool has_result = call->call != NO_PLACE;
     int64_t result = has_result ? c->result[call->call] : 0;
     bool failed = result != 0 && result != NOT_READY;
-    add_call(sums, scope, (struct made){call->name, call->thread, call->start, call->end, has_result, failed}, call->span);
+    add_call(sums, scope, (struct made){call->name, call->thread, call->start, call->end, has_result, failed},
+             call->span);
 }
 
 void call_sums_add(struct call_sums *sums, struct scope *scope)

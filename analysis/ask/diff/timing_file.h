@@ -2,7 +2,7 @@
 #ifndef TFA_DIFF_TIMING_FILE_H
 #define TFA_DIFF_TIMING_FILE_H
 
-#include "ask/diff/diff.h"
+#include "ask/diff/diff_rows.h"
 
 /* True if the path is a file whose first bytes are those of a timing.json. */
 bool is_timing_file(const char *path);

@@ -2,7 +2,7 @@
 #ifndef TFA_HANG_GROUP_H
 #define TFA_HANG_GROUP_H
 
-#include "ask/hang/hang.h"
+#include "ask/hang/hang_answer.h"
 
 /* A member of a group, as one process tells it. */
 struct hang_place {

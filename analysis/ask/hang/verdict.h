@@ -2,7 +2,7 @@
 #ifndef TFA_HANG_VERDICT_H
 #define TFA_HANG_VERDICT_H
 
-#include "ask/hang/hang.h"
+#include "ask/hang/hang_answer.h"
 
 struct hang_lines {
     char **line; /* safe for a terminal */

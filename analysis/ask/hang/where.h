@@ -2,7 +2,7 @@
 #ifndef TFA_HANG_WHERE_H
 #define TFA_HANG_WHERE_H
 
-#include "ask/hang/hang.h"
+#include "ask/hang/hang_answer.h"
 
 struct hang_where {
     const char *process;          /* "running", "killed", "aborted", "ended", "unknown" */

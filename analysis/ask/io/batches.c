@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "ask/io/scope.h"
+#include "ask/io/io_choice.h"
 
 /* ---- collecting ---- */
 

@@ -6,7 +6,7 @@
 #ifndef TFA_IO_BUCKETS_H
 #define TFA_IO_BUCKETS_H
 
-#include "model/io.h"
+#include "model/io_calls.h"
 
 enum { IO_BUCKETS = 128 };
 

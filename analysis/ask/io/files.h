@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "base/sets/intervals.h"
-#include "model/io.h"
+#include "model/io_calls.h"
 
 struct io_file {
     uint64_t opens, reads, writes, metadata; /* metadata: seeks, and calls on names, attributes and directories */

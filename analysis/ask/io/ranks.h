@@ -12,7 +12,7 @@
 #ifndef TFA_IO_RANKS_H
 #define TFA_IO_RANKS_H
 
-#include "ask/io/taken.h"
+#include "ask/io/io_reduction.h"
 #include "base/sets/measure.h"
 
 enum io_role { IO_OWN, IO_WORKER, IO_HELPER }; /* case (1), case (2), case (2) without records of batches */

@@ -332,8 +332,8 @@ const int64_t *assigned_walk_take(struct assigned_walk *walk, const struct memor
 {
     int64_t *bytes = walk->bytes[change->pool];
     take_moves(walk, change->time);
-    add_to_category(walk, change->pool, (change->bytes < 0 ? walk->assigned->last : walk->assigned->first)[change->block],
-        change->bytes);
+    add_to_category(walk, change->pool,
+                    (change->bytes < 0 ? walk->assigned->last : walk->assigned->first)[change->block], change->bytes);
     if (change->bytes > 0 && change->has_gone) /* the record of its end is missing */
         add_to_category(walk, change->pool, walk->assigned->last[change->gone.block], -change->gone.bytes);
     if (!memory_pool_has_categories(&changes->pool[change->pool]) || change->allocated == TOTAL_UNKNOWN) return NULL;

@@ -301,7 +301,8 @@ static void add_recorded(struct peak_rows *rows, const struct choice *choice, co
         if (range == MAP_NONE || !(p->ranges.flags[range] & TFI_RANGE_STAGE) || !choice_stage(choice, range) ||
             !selection_wants(chosen, p->ranges.name[range]) || !list_has(&choice->options->device, m->device))
             continue;
-        add_figures(row_of(rows, p->ranges.name[range], &pool),
+        add_figures(
+            row_of(rows, p->ranges.name[range], &pool),
             (struct figures){m->allocated_peak, is_host ? TOTAL_UNKNOWN : m->reserved_peak, m->allocated, m->freed}, 1);
     }
     map_free(&ranges);

@@ -2,7 +2,7 @@
 #ifndef TFA_OP_ADDITION_H
 #define TFA_OP_ADDITION_H
 
-#include "ask/ops/rows.h"
+#include "ask/ops/op_rows.h"
 
 struct addition {
     uint32_t name, shapes, modules, stack; /* the key of the row, as it has it */

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "ask/ops/running.h"
-#include "ask/ops/stacks.h"
-#include "model/steps.h"
+#include "ask/ops/op_stacks.h"
+#include "model/step_ranges.h"
 
 struct holding {
     struct op_rows *rows;

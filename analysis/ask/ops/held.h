@@ -2,7 +2,7 @@
 #ifndef TFA_OPS_HELD_H
 #define TFA_OPS_HELD_H
 
-#include "ask/ops/rows.h"
+#include "ask/ops/op_rows.h"
 
 void op_rows_hold(struct op_rows *rows, struct scope *scope);
 

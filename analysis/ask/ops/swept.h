@@ -2,7 +2,7 @@
 #ifndef TFA_OPS_SWEPT_H
 #define TFA_OPS_SWEPT_H
 
-#include "ask/ops/rows.h"
+#include "ask/ops/op_rows.h"
 
 void op_rows_sweep(struct op_rows *rows, struct scope *scope);
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "ask/device/call_kinds.h"
-#include "ask/stages/deep.h"
+#include "ask/stages/open_stages.h"
 #include "model/elsewhere.h"
 
 static void raise(int64_t *done, int64_t to)

@@ -1,5 +1,5 @@
 /* annotations.c - reports the kernels under each user annotation: one row per rank and stack of annotations. */
-#include "ask/device/annotations.h"
+#include "ask/device/annotation_rows.h"
 
 #include <math.h>
 

@@ -2,11 +2,11 @@
 #ifndef TFA_ANSWERS_H
 #define TFA_ANSWERS_H
 
-#include "ask/device/counters.h"
-#include "ask/device/idle.h"
-#include "ask/device/patterns.h"
-#include "ask/device/queue.h"
-#include "ask/timeline.h"
+#include "ask/device/counter_rows.h"
+#include "ask/device/idle_gaps.h"
+#include "ask/device/launch_patterns.h"
+#include "ask/device/queue_lengths.h"
+#include "ask/rank_times.h"
 #include "commands/session.h"
 #include "write/short_names.h"
 

@@ -1,5 +1,5 @@
 /* bandwidth.c - reports how fast copies and sets are: one row per rank and kind. */
-#include "ask/device/bandwidth.h"
+#include "ask/device/copy_bandwidth.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* steps.c - reports the time of each profiler step by what the process did, and the use of the devices. */
-#include "ask/steps/steps.h"
+#include "ask/steps/step_parts.h"
 
 #include "commands/session.h"
 

@@ -2,14 +2,14 @@
  *
  * Records come in file order: chunk after chunk, each of one thread, then the live chunks. No record is kept in memory:
  * the first pass over a trace finds its clock and its functions, the second pass prints. Times count from the run's
- * first record. kineto.c prints PyTorch traces.
+ * first record. dump_kineto.c prints PyTorch traces.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ask/dump_choice.h"
-#include "commands/dump/kineto.h"
+#include "commands/dump/dump_kineto.h"
 #include "commands/session.h"
 #include "model/frames.h"
 #include "write/values.h"

@@ -1,6 +1,6 @@
 /* comm.c - matches collectives over ranks: bytes, who came when, who waited how long, and bandwidth.
  *
- * One row per collective, by its first start. ask/comm/rows.h defines the values, ask/comm/parts.h the matching. A
+ * One row per collective, by its first start. ask/comm/comm_rows.h defines the values, ask/comm/parts.h the matching. A
  * filter chooses a collective if it chooses it on one rank. Ranks of a communicator that are not among the inputs leave
  * the skew of their collectives too small and the transfer time too long; a message says so.
  */

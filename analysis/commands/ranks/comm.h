@@ -2,9 +2,9 @@
 #ifndef TFA_COMM_H
 #define TFA_COMM_H
 
-#include "ask/comm/clock.h"
+#include "ask/comm/comm_clock.h"
 #include "ask/comm/parts.h"
-#include "ask/comm/rows.h"
+#include "ask/comm/comm_rows.h"
 #include "commands/session.h"
 
 struct comm;

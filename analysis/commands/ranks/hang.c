@@ -2,7 +2,7 @@
  *
  * One row for each thread that is in a call, a collective or a stage, or that has Python frames, and for the thread of
  * each process that called its last collective. Text begins with the verdict, and JSON has it in the totals.
- * ask/hang/hang.h says how an unmatched collective is found.
+ * ask/hang/hang_answer.h says how an unmatched collective is found.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* stragglers.c - names the ranks that hold the others up, from collectives alone.
  *
  * One row for each rank that came last to collectives, by step and stage of its calls; the longest lateness first.
- * ask/comm/late.h defines lateness. The score is late_us as a share of the skew of all collectives of the step: 1 means
+ * ask/comm/late_ranks.h defines lateness. The score is late_us as a share of the skew of all collectives of the step: 1 means
  * that nobody else was late, and ranks that take turns have small ones. The totals name the rank of the whole run.
  * Beside each row stand the clocks of the rank's devices in that step (ask/comm/health.h), if the traces have samples.
  * Text without any sample leaves these columns out.
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/comm/late.h"
-#include "ask/comm/taken.h"
+#include "ask/comm/late_ranks.h"
+#include "ask/comm/comm_reduction.h"
 #include "commands/ranks/comm.h"
 #include "write/values.h"
 

@@ -52,7 +52,8 @@ static void keep_directory(struct report_asked *asked, const char *directory, co
     asked->directory = string_format("%s", directory);
 }
 
-static void keep_asked(struct report *report, const uint32_t *one, size_t names, const struct process *p, const char *text)
+static void keep_asked(struct report *report, const uint32_t *one, size_t names, const struct process *p,
+                       const char *text)
 {
     json_t *said = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     const char *name = json_string_value(json_object_get(said, "name"));

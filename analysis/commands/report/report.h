@@ -6,7 +6,7 @@
 #ifndef TFA_REPORT_H
 #define TFA_REPORT_H
 
-#include "ask/stages/table.h"
+#include "ask/stages/stage_table.h"
 #include "commands/session.h"
 #include "write/export_tfr.h"
 
@@ -85,7 +85,7 @@ void report_find_asked(struct report *report, const uint32_t *one, size_t names)
 void report_choose_directories(struct report *report, const char *given);
 void report_free_asked(struct report *report);
 
-/* ---- files.c ---- */
+/* ---- report_files.c ---- */
 bool report_write(struct report *report, const char *directory); /* false, after a message, on failure */
 /* Closes a file and lists it as written. Returns false, after a message, if it could not be written. */
 bool report_finish(struct report *report, struct out *out, const char *path);
@@ -115,7 +115,7 @@ bool report_may_take(const struct report *report, const char *path);
 bool report_may_take_script(const struct report *report, const char *path);
 /* Returns a path in a directory that may be taken: the plain one, else with ~2, ~3. The caller frees it. */
 char *report_path(const struct report *report, const char *directory, const char *name, const char *suffix);
-/* ---- memory.c ---- */
+/* ---- report_memory.c ---- */
 bool report_write_memory(struct report *report, const char *directory, const struct unit *unit);
 /* ---- signatures.c ---- */
 bool report_write_signatures(struct report *report, const char *directory);
@@ -127,7 +127,7 @@ void report_put_time(struct out *out, int64_t ns, int width);
 void report_put_name(struct out *out, const char *text, size_t length, size_t taken);
 /* Returns the number of rows to show of a list: --top, or `usual`, which fits on one screen. */
 size_t report_shown(const struct report *report, size_t usual);
-/* ---- host.c ---- */
+/* ---- report_host.c ---- */
 /* Prints operators, dispatches and memory of a run without a device. */
 void report_print_host(struct out *out, const struct report *report);
 /* Prints the requests that allocators refused, if any. report_refused() returns their number. */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "ask/ops/segments.h"
-#include "commands/report/memory.h"
+#include "commands/report/report_memory.h"
 #include "model/frames.h"
 #include "write/pickle.h"
 

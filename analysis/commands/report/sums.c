@@ -1,4 +1,4 @@
-/* sums.c - finds the units of a report and what their stages count as, and adds these up (ask/stages/table.h). */
+/* sums.c - finds the units of a report and what their stages count as, and adds these up (ask/stages/stage_table.h). */
 #include "commands/report/report.h"
 
 #include <stdlib.h>

@@ -15,7 +15,7 @@ bool is_npu_task(struct slice category)
     return category.length > 4 && memcmp(category.at, "npu_", 4) == 0;
 }
 
-static void add(struct npu_tasks *tasks, struct npu_end end)
+static void add_end(struct npu_tasks *tasks, struct npu_end end)
 {
     tasks->end = mem_grow(tasks->end, &tasks->capacity, tasks->count + 1, sizeof *tasks->end);
     tasks->end[tasks->count++] = end;
@@ -29,14 +29,14 @@ static uint64_t row_of(const struct kineto_event *event)
 
 void npu_take_task(struct npu_tasks *tasks, const struct kineto_event *event, size_t work)
 {
-    add(tasks, (struct npu_end){NPU_TASK, 0, row_of(event), event->ts, (uint32_t)work});
+    add_end(tasks, (struct npu_end){NPU_TASK, 0, row_of(event), event->ts, (uint32_t)work});
 }
 
 void npu_take_arrow(struct npu_tasks *tasks, const struct kineto_event *event, uint32_t thread)
 {
     if (!(event->has & HAS_ID) || (event->phase != 's' && event->phase != 'f')) return;
-    if (event->phase == 's') add(tasks, (struct npu_end){NPU_LAUNCH, event->id, thread, event->ts, 0});
-    else add(tasks, (struct npu_end){NPU_ARRIVAL, event->id, row_of(event), event->ts, 0});
+    if (event->phase == 's') add_end(tasks, (struct npu_end){NPU_LAUNCH, event->id, thread, event->ts, 0});
+    else add_end(tasks, (struct npu_end){NPU_ARRIVAL, event->id, row_of(event), event->ts, 0});
 }
 
 /* Maps rows and moments to operators, or to tasks. */

@@ -1,5 +1,5 @@
-/* load.h - declares what the loaders of our traces share: tfr.c, threads.c, ops.c, io.c, device.c,
- * nccl.c, nccl_plans.c, framework.c, open.c, graphs.c and model/memory/cuda.c.
+/* load.h - declares what the loaders of our traces share: load_tfr.c, threads.c, load_ops.c, load_io.c,
+ * device.c, nccl.c, nccl_plans.c, framework.c, load_open.c, load_graphs.c and model/memory/cuda.c.
  *
  * A loader takes a group, all records of one kind in a chunk, and reads the columns it needs before it keeps
  * anything.
@@ -137,7 +137,7 @@ void load_name_threads(struct load *load);
  * the process's grants. */
 void load_cuda_blocks(struct load *load);
 
-/* ---- ops.c ---- */
+/* ---- load_ops.c ---- */
 /* Returns the model's number of a call stack; NAME_NONE if there is none. */
 uint32_t load_stack(struct load *load, uint64_t string);
 /* Returns the kind of the blocks of an allocator, a name: BLOCK_LIBC or BLOCK_NONE. */
@@ -173,7 +173,7 @@ void load_elsewheres_end(struct load *load);
 void load_operators_end(struct load *load);
 void load_switchings_end(struct load *load);
 
-/* ---- io.c ---- */
+/* ---- load_io.c ---- */
 void load_ios(struct load *load);
 void load_io_sums(struct load *load);
 
@@ -207,7 +207,7 @@ void nccl_describe(struct load *load, struct collective *c, const char *function
 /* Called after process_finish: finds the kernels of the collectives. */
 void load_collectives_end(struct load *load);
 
-/* ---- open.c ---- */
+/* ---- load_open.c ---- */
 void load_silences(struct load *load);
 /* Loads the communicators that calls of NCCL made. */
 void load_communicators(struct load *load);
@@ -225,7 +225,7 @@ void load_plans(struct load *load);
 struct nccl_calls;
 void load_plans_end(struct load *load, const struct nccl_calls *calls);
 
-/* ---- graphs.c ---- */
+/* ---- load_graphs.c ---- */
 void load_graph_nodes(struct load *load);
 void load_graph_sources(struct load *load);
 /* Records the graph node that the last work ran as; graph 0: none. */

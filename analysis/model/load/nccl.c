@@ -3,7 +3,7 @@
  * A kernel was launched inside the call of its collective, or inside the outermost ncclGroupEnd of the group that the
  * call is in. NCCL launches one kernel per communicator of a group. If a group has several communicators, their kernels
  * are assigned in the order of the launches, and only if there are as many kernels as communicators. A captured
- * collective runs with each replay of its graph, not when it is called (replays.c). A refused one never runs.
+ * collective runs with each replay of its graph, not when it is called (load_replays.c). A refused one never runs.
  */
 #include <stdio.h>
 #include <stdlib.h>

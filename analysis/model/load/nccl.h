@@ -48,7 +48,7 @@ void nccl_members(const struct nccl_calls *calls, size_t group, size_t *first, s
 /* Returns a number of the communicator on this rank: a process may hold several ranks of a communicator. */
 uint64_t nccl_rank_key(const struct collective *collective);
 
-/* ---- replays.c ---- */
+/* ---- load_replays.c ---- */
 /* Puts the runs of captured calls in the place of these. */
 void load_replays(const struct nccl_calls *calls);
 

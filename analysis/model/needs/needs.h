@@ -8,7 +8,7 @@
 enum streaming {
     STREAM_BY_TIME,  /* they may stay in the file, which is read again in order of time (model/sweep) */
     STREAM_UNLINKED, /* likewise, unless there are backward operators; stacks are checked */
-    STREAM_PART,     /* those of the chosen times are in memory (ask/part.h) */
+    STREAM_PART,     /* those of the chosen times are in memory (ask/part_of_run.h) */
     STREAM_HELD,     /* all are in memory */
 };
 

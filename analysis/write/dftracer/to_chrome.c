@@ -9,7 +9,7 @@
 
 #include "ask/dump_choice.h"
 #include "base/hash.h"
-#include "model/load/kineto.h"
+#include "model/load/load_kineto.h"
 
 /* ---- one event ---- */
 

@@ -2,7 +2,7 @@
 #ifndef TFA_WRITE_FLAMES_H
 #define TFA_WRITE_FLAMES_H
 
-#include "ask/ops/flames.h"
+#include "ask/ops/op_flames.h"
 #include "write/out.h"
 
 /* Writes one line per stack of all processes together: its frames, the outermost first, joined with semicolons, a blank,

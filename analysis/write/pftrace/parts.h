@@ -199,7 +199,7 @@ void pf_describe(struct pf *pf, const struct kineto_event *event);
 void pf_write_tracks(struct pf *pf);
 void pf_tracks_free(struct pf *pf);
 
-/* ---- rows.c ---- */
+/* ---- pf_rows.c ---- */
 /* Gives each event its lane, and each arrow its event. */
 void pf_place(struct pf *pf);
 

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "model/load/kineto.h"
+#include "model/load/load_kineto.h"
 #include "write/pftrace/parts.h"
 
 enum { CLOCK_REAL = 1, CLOCK_BOOT = 6, CLOCK_OF_SEQUENCE = 64 };

@@ -1,0 +1,13 @@
+/* part_of_run.h - loads the operators and blocks that a question about a part of a run needs, and leaves the others in the file. */
+#ifndef TFA_PART_H
+#define TFA_PART_H
+
+#include "ask/selection.h"
+
+/* Returns the needs, with STREAM_PART only if the options ask for some times. */
+struct needs part_needs(const struct options *options, struct needs needs);
+/* Loads what the processes of a selection have left in their files with STREAM_PART. The inputs get
+ * notes on losses. */
+void part_load(const struct selection *chosen, struct inputs *inputs);
+
+#endif

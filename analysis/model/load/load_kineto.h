@@ -1,0 +1,36 @@
+/* load_kineto.h - fills the model from a Kineto trace, or from a dump of PyTorch's flight recorder or its memory rows. */
+#ifndef TFA_LOAD_KINETO_H
+#define TFA_LOAD_KINETO_H
+
+#include "model/model.h"
+#include "read/kineto.h"
+
+/* Returns the class of a category by categories.def: old and new names, of every vendor. */
+enum event_class kineto_class(struct slice category, struct slice name);
+
+/* Returns the table of an event. If everything is wanted, the n-th event of a table in the file has index n in the
+ * model. */
+enum kineto_table { TABLE_NONE, TABLE_RANGES, TABLE_SPANS, TABLE_WORKS, TABLE_FORWARDS };
+enum kineto_table kineto_table(const struct kineto_event *event, enum event_class event_class);
+
+/* False for an event that the loader leaves out and counts as lost. */
+bool kineto_is_kept(const struct kineto_event *event);
+
+/* Both return false if the trace is unusable; a note gives the reason. `process` is initialised, and the caller
+ * frees it in both cases. */
+bool load_kineto(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
+                 struct process *process, struct notes *notes, atomic_ullong *done);
+bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, struct needs needs,
+                       struct process *process, struct notes *notes);
+
+/* Fill the model from a dump of the flight recorder, as load_kineto does from a trace. The name of the file ends in the
+ * rank. */
+bool load_flight(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
+                 struct process *process, struct notes *notes, atomic_ullong *done);
+bool load_flight_bytes(const char *bytes, size_t length, const char *path, struct names *names, struct process *process,
+                       struct notes *notes);
+/* The same from the raw rows of torch's memory timeline. */
+bool load_memory_rows(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
+                      struct process *process, struct notes *notes, atomic_ullong *done);
+
+#endif

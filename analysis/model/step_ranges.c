@@ -1,0 +1,88 @@
+/* step_ranges.c - recognises ProfilerStep#N, gives such ranges of our traces the stage name ANY_STEP, and sorts steps by start. */
+#include "model/step_ranges.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char STEP[] = "ProfilerStep#";
+
+bool step_number(struct slice name, uint64_t *number)
+{
+    size_t at = sizeof STEP - 1;
+    if (name.length <= at || name.length > at + 18 || memcmp(name.at, STEP, at) != 0) return false;
+    for (*number = 0; at < name.length; at++) {
+        unsigned digit = (unsigned)(unsigned char)name.at[at] - '0';
+        if (digit > 9) return false;
+        *number = 10 * *number + digit;
+    }
+    return true;
+}
+
+static struct slice text_of(const struct names *names, uint32_t number)
+{
+    const struct name *name = names_get(names, number);
+    return (struct slice){name->text, name->length};
+}
+
+void name_steps(struct process *process, struct names *names)
+{
+    struct ranges *r = &process->ranges;
+    struct map step_of = {0}; /* by name; NO_PLACE - 1: not a step */
+    uint32_t any = NAME_NONE;
+    for (size_t i = 0; i < r->table.count; i++) {
+        uint32_t step = map_get(&step_of, r->name[i]);
+        if (step == MAP_NONE) {
+            uint64_t number;
+            step =
+                step_number(text_of(names, r->name[i]), &number) ? (uint32_t)MIN(number, NO_PLACE - 2) : NO_PLACE - 1;
+            map_put(&step_of, r->name[i], step);
+        }
+        if (step != NO_PLACE - 1) {
+            any = any ? any : names_add(names, ANY_STEP, strlen(ANY_STEP));
+            r->name[i] = any;
+            r->step[i] = step;
+        }
+    }
+    map_free(&step_of);
+}
+
+/* ---- the steps of a process ---- */
+
+static int steps_by_start(const void *a, const void *b, void *process)
+{
+    const struct ranges *r = &((const struct process *)process)->ranges;
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return r->start[x] != r->start[y] ? (r->start[x] < r->start[y] ? -1 : 1) : (x > y) - (x < y);
+}
+
+void step_list_init(struct step_list *list, const struct process *process)
+{
+    const struct ranges *r = &process->ranges;
+    size_t capacity = 0;
+    *list = (struct step_list){.process = process};
+    for (size_t i = 0; i < r->table.count; i++) {
+        if (r->step[i] == NO_PLACE) continue;
+        list->range = mem_grow(list->range, &capacity, list->count + 1, sizeof *list->range);
+        list->range[list->count++] = i;
+    }
+    if (list->count) qsort_r(list->range, list->count, sizeof *list->range, steps_by_start, (void *)process);
+}
+
+size_t step_list_at(const struct step_list *list, int64_t time)
+{
+    if (!list->count) return 0;
+    const struct ranges *r = &list->process->ranges;
+    size_t low = 0, high = list->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (r->start[list->range[middle]] <= time) low = middle + 1;
+        else high = middle;
+    }
+    return low && time < r->end[list->range[low - 1]] ? low - 1 : list->count;
+}
+
+void step_list_free(struct step_list *list)
+{
+    free(list->range);
+    *list = (struct step_list){0};
+}

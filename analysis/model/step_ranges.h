@@ -1,0 +1,28 @@
+/* step_ranges.h - recognises the steps of torch.profiler, which are stages with a number in their name, and finds the step of a
+ * moment. */
+#ifndef TFA_STEPS_H
+#define TFA_STEPS_H
+
+#include "model/model.h"
+#include "read/json/json.h"
+
+#define ANY_STEP "ProfilerStep*"
+
+/* Parses the number of a profiler step. Returns false if the name is not of a step. */
+bool step_number(struct slice name, uint64_t *number);
+/* Gives all steps one stage name, ANY_STEP; the column `step` keeps the number of each range. */
+void name_steps(struct process *process, struct names *names);
+
+/* The steps of a process by start, as indices in process->ranges. Steps do not overlap. All zero: no step. */
+struct step_list {
+    const struct process *process;
+    size_t *range;
+    size_t count;
+};
+
+void step_list_init(struct step_list *list, const struct process *process);
+/* Returns the place in list->range of the step that is open at `time`; list->count if there is none. */
+size_t step_list_at(const struct step_list *list, int64_t time);
+void step_list_free(struct step_list *list);
+
+#endif
