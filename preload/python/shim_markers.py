@@ -57,13 +57,6 @@ def _mark_signature(context, direction, text):
         _signature(stages[-1].id, direction, text)
 
 
-def _mark_disguise(ours, theirs):
-    """Copies name, place and documentation of the replaced object."""
-    for name in ('__module__', '__name__', '__qualname__', '__doc__'):
-        setattr(ours, name, getattr(theirs, name))
-    return ours
-
-
 def _mark_decorate(function, name, fresh, wraps, notice=None):
     """Returns the function as a stage. fresh() makes the context of a call; notice(args, kwargs, result) is called
     at its end."""
@@ -249,6 +242,8 @@ def _mark_cache_dit(module):
             try:
                 theirs(self, *args, **kwargs)
             except AssertionError:
+                if _config['keep_originals']:
+                    raise
                 _mark_refused(self, module, parameters.bind(self, *args, **kwargs))
         return __init__
 

@@ -88,7 +88,7 @@ def _replace(holder, name, make):
     for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__", "__defaults__", "__kwdefaults__"):
         setattr(made, attribute, getattr(theirs, attribute))
     made.__wrapped__ = theirs  # for inspect: signature and source
-    setattr(holder, name, staticmethod(made) if isinstance(found, staticmethod) else made)
+    setattr(holder, name, made if found is theirs else type(found)(made))  # a static method, or one of the class
 
 
 # ---- asyncio ----

@@ -16,6 +16,7 @@ import sys
 _MARK_TELEFUSER = 0x4000  # TFI_RANGE_TELEFUSER of include/tfi_trace.h
 _MARK_WAITS = 0x80000  # TFI_RANGE_WAITS of it
 _MIB = 1024.0 * 1024.0
+_telefuser_names = _Weak()  # of contexts that do nothing; torch.compile follows globals, and no variables of ours
 _TELEFUSER_MEMORY = ('allocated_mb', 'reserved_mb', 'peak_allocated_mb', 'peak_reserved_mb')
 
 
@@ -23,9 +24,11 @@ def _telefuser_json(value):
     return sys.modules['json'].dumps(value, default=str)  # in ASCII: texts may have halves of surrogate pairs
 
 
-def _telefuser_logger(module, function):
-    """Returns TeleFuser's logger; its lines show the function of TeleFuser's that would have written them."""
-    shown = {'name': module.__name__, 'function': function.__name__, 'line': function.__code__.co_firstlineno}
+def _telefuser_logger(module, function, text):
+    """Returns TeleFuser's logger; its lines show the function and the line of TeleFuser's that would have written them."""
+    lines, line = _functions('getsourcelines')(function)
+    line += next((i for i, code in enumerate(lines) if text in code), 0)
+    shown = {'name': module.__name__, 'function': function.__name__, 'line': line}
     return module.logger.patch(lambda record: record.update(shown))
 
 
@@ -61,39 +64,38 @@ def _telefuser_registry(module):
     def analysed():
         tell('memory', _telefuser_json(memory.get_instance().get_analysis()))
 
-    reset, finalize, set_metadata = registry.reset.__func__, registry.finalize, registry.set_metadata
+    def make_reset(theirs):
+        def reset(cls, *args, **kwargs):
+            instance = theirs(cls, *args, **kwargs)
+            began(instance)
+            return instance
+        return reset
 
-    def reset_told(cls, request_id='', metadata=None):
-        instance = reset(cls, request_id, metadata)
-        began(instance)
-        return instance
+    def make_finalize(theirs):
+        def finalize(self):
+            fresh = self._end_time == 0.0
+            theirs(self)
+            if fresh:
+                ended()
+        return finalize
 
-    def finalize_told(self):
-        fresh = self._end_time == 0.0
-        finalize(self)
-        if fresh:
-            ended()
+    def make_set_metadata(theirs):
+        def set_metadata(self, *args, **kwargs):
+            theirs(self, *args, **kwargs)
+            described(self)
+        return set_metadata
 
-    def set_metadata_told(self, key, value):
-        set_metadata(self, key, value)
-        described(self)
-
-    registry.reset = classmethod(_mark_disguise(reset_told, reset))
-    registry.finalize = _mark_disguise(finalize_told, finalize)
-    registry.set_metadata = _mark_disguise(set_metadata_told, set_metadata)
-
-    def watch(name):
-        theirs = getattr(memory, name)
-
-        def changed(self, *args, **kwargs):
+    def make_checkpoint(theirs):
+        def checkpoint(self, *args, **kwargs):
             result = theirs(self, *args, **kwargs)
             if self._snapshots:
                 analysed()
             return result
-        setattr(memory, name, _mark_disguise(changed, theirs))
+        return checkpoint
 
-    watch('record')
-    watch('set_baseline')
+    for holder, name, make in ((registry, 'reset', make_reset), (registry, 'finalize', make_finalize), (registry, 'set_metadata', make_set_metadata),
+                               (memory, 'record', make_checkpoint), (memory, 'set_baseline', make_checkpoint)):
+        _replace(holder, name, make)
 
     export = module._auto_export_timing_report
 
@@ -137,7 +139,6 @@ def _telefuser_registry(module):
 def _telefuser_setters(module):
     """Lets TeleFuser's setters decide the place of files and the stages that are recorded."""
     environ = module.os.environ
-    set_dir, set_pipeline, enable = module.set_profiler_output_dir, module.set_pipeline_name, module.enable_profiler_for_names
 
     @_guarded
     def place(call):
@@ -152,35 +153,34 @@ def _telefuser_setters(module):
         elif 'TFI_RUN_DIR' in environ:
             environ['TFI_RUN_DIR'] = used
 
-    def set_profiler_output_dir(path):
-        set_dir(path)
-        place('set_profiler_output_dir(%r)' % str(path))
+    def placing(theirs):
+        def set_place(*args, **kwargs):
+            theirs(*args, **kwargs)
+            place('%s(%r)' % (theirs.__name__, str((*args, *kwargs.values())[0])))
+        return set_place
 
-    def set_pipeline_name(name):
-        set_pipeline(name)
-        place('set_pipeline_name(%r)' % str(name))
-
-    def enable_profiler_for_names(names):
-        enable(names)
-        knew = _torch_operators()
-        _select(names)
-        if _torch_operators() and not knew and '_attach' in globals():
-            _attach(sys.modules['torch'])
-
-    def _get_profiler_output_dir():
-        return module.Path(later[0]) if later else _telefuser_run_dir(module) or theirs()
+    def enabling(theirs):
+        def enable_profiler_for_names(*args, **kwargs):
+            theirs(*args, **kwargs)
+            knew = _torch_operators()
+            _select((*args, *kwargs.values())[0])
+            if _torch_operators() and not knew and '_attach' in globals():
+                _attach(sys.modules['torch'])
+        return enable_profiler_for_names
 
     later = []  # where TeleFuser's own files go, if that was said after the first trace was begun
-    theirs = module._get_profiler_output_dir
-    for made, of in ((set_profiler_output_dir, set_dir), (set_pipeline_name, set_pipeline), (enable_profiler_for_names, enable),
-                     (_get_profiler_output_dir, theirs)):
-        made.__annotations__ = of.__annotations__
-        setattr(module, of.__name__, _mark_disguise(made, of))
+    for name, make in (('set_profiler_output_dir', placing), ('set_pipeline_name', placing), ('enable_profiler_for_names', enabling),
+                       ('_get_profiler_output_dir', lambda theirs: lambda: _telefuser_place(module, theirs, later))):
+        _replace(module, name, make)
 
 
-def _telefuser_run_dir(module):
-    used = _run_dir(None, None)
-    return module.Path(used) if used else None
+def _telefuser_place(module, theirs, later=()):
+    """Returns the run directory, or the one that was named later; relative where TeleFuser's would be."""
+    place, plain = module.Path(later[0] if later else _run_dir(None, None)), theirs()
+    try:
+        return place if plain.is_absolute() or module.os.environ.get('TFI_OUTPUT_DIR') else place.relative_to(module.Path.cwd())
+    except (ValueError, OSError):  # it does not lie below the working directory, or that is gone
+        return place
 
 
 def _mark_telefuser(module):
@@ -197,32 +197,24 @@ def _mark_telefuser(module):
 
 def _telefuser_beside(module):
     """Opens a stage inside each context of TeleFuser's, which runs its own code."""
-    full = module._ProfilingContext
-
-    class Context(full):
+    def make_enter(theirs):
         def __enter__(self):
-            try:
-                entered = full.__enter__(self)
-            except BaseException as error:
-                _hide(error)
-                raise
+            entered = theirs(self)
             if not _is_compiling():
                 _mark_enter(self, self.name, _MARK_TELEFUSER)
             return entered
+        return __enter__
 
+    def make_exit(theirs):
         def __exit__(self, exc_type, exc_val, exc_tb):
             stage = None if _is_compiling() else _mark_take(self)
             if stage:
                 stage.__exit__()
-            try:
-                return full.__exit__(self, exc_type, exc_val, exc_tb)
-            except BaseException as error:
-                _hide(error)
-                raise
+            return theirs(self, exc_type, exc_val, exc_tb)
+        return __exit__
 
-    module._ProfilingContext = module.ProfilingContext = _mark_disguise(Context, full)
-    if module._DEBUG:
-        module.ProfilingContext4Debug = Context
+    _replace(module._ProfilingContext, '__enter__', make_enter)
+    _replace(module._ProfilingContext, '__exit__', make_exit)
 
 
 def _telefuser_contexts(module):
@@ -230,7 +222,9 @@ def _telefuser_contexts(module):
     wraps = module.wraps
     full = module._ProfilingContext
     snapshots = sys.modules['telefuser.utils.memory_snapshot']
-    opening, logger, breaking = (_telefuser_logger(module, f) for f in (full.__enter__, full.__exit__, full._export_kernel_breakdown))
+    opening, timed, tracing, breaking = (_telefuser_logger(module, *of) for of in (
+        (full.__enter__, '[Profiler] Started'), (full.__exit__, '[Timing]'), (full.__exit__, '[Profiler] Chrome trace'),
+        (full._export_kernel_breakdown, '[Profiler] Kernel breakdown')))
     has_device = module.torch.get_device_module().is_available()
     waits = has_device and _config['sync_stages'] is not False
     flags, unit = _MARK_TELEFUSER | (_MARK_WAITS if waits else 0), 'ms launch' if has_device and not waits else 'ms'
@@ -252,45 +246,39 @@ def _telefuser_contexts(module):
         if snapshot:
             snapshots._MemorySnapshotRegistry.get_instance().record(name, snapshot)
 
-    class Context(full):
-        def __enter__(self):
-            if _is_compiling():
-                return self
+    def enter(self):
+        if _is_compiling():
+            return self
+        wait()
+        if has_device:
+            begin(self, None)
+        stage = _mark_enter(self, self.name, flags)
+        if not has_device:
+            begin(self, stage)
+        self._start_time = timer()
+        profiling(self)
+        return self
+
+    def leave(self, exc_type, exc_val, exc_tb):
+        stage = None if _is_compiling() else _mark_take(self)
+        if stage:
+            id, seen = stage.id, None if has_device else memory(stage)
             try:
                 wait()
-            except BaseException as error:
-                _hide(error)
-                raise
-            if has_device:
-                begin(self, None)
-            stage = _mark_enter(self, self.name, flags)
-            if not has_device:
-                begin(self, stage)
-            self._start_time = timer()
-            profiling(self)
-            return self
+            finally:
+                stage.__exit__()
+            self._duration_ms = (timer() - self._start_time) * 1000
+            end(self, id, seen)
+        return False
 
-        def __exit__(self, exc_type, exc_val, exc_tb):
-            if not _is_compiling():
-                stage = _mark_take(self)
-                if stage:
-                    id, seen = stage.id, None if has_device else memory(stage)
-                    try:
-                        wait()
-                    except BaseException as error:
-                        _hide(error)
-                        raise
-                    finally:
-                        stage.__exit__()
-                    self._duration_ms = (timer() - self._start_time) * 1000
-                    end(self, id, seen)
-            return False
+    def decorate(self, func):
+        again = self._ctx_kwargs
+        names = list(_functions('signature')(func).parameters)
+        return _mark_decorate(func, self.name, lambda: full(self.name, **again), wraps,
+                              lambda args, kwargs, result: told(self.name, names, args, kwargs, result))
 
-        def __call__(self, func):
-            again = self._ctx_kwargs
-            names = list(_functions('signature')(func).parameters)
-            return _mark_decorate(func, self.name, lambda: Context(self.name, **again), wraps,
-                                  lambda args, kwargs, result: told(self.name, names, args, kwargs, result))
+    for name, ours in (('__enter__', enter), ('__exit__', leave), ('__call__', decorate)):
+        _replace(full, name, lambda theirs, ours=ours: ours)
 
     @_guarded
     def begin(context, stage):
@@ -313,10 +301,10 @@ def _telefuser_contexts(module):
         registry.record(context.name, context._duration_ms, context._memory_snapshot)
         if module._IS_WORKER_PROCESS:
             module._write_worker_timing_file(context.name, context._rank, context._duration_ms, context._memory_snapshot)
-        logger.info(f'{context._rank_info} [Timing] {context.name}: {context._duration_ms:.2f} {unit}{context._format_memory_info()}')
+        timed.info(f'{context._rank_info} [Timing] {context.name}: {context._duration_ms:.2f} {unit}{context._format_memory_info()}')
         if context._enable_profiler:
-            for log, file, suffix in ((logger, 'Chrome trace', '.trace.json.gz'), (breaking, 'Kernel breakdown', '.breakdown.json')):
-                path = (_telefuser_run_dir(module) or module._get_profiler_output_dir()) / f'{_mark_file_name(context.name)}_rank{context._rank}{suffix}'
+            for log, file, suffix in ((tracing, 'Chrome trace', '.trace.json.gz'), (breaking, 'Kernel breakdown', '.breakdown.json')):
+                path = _telefuser_place(module, module._get_profiler_output_dir.__wrapped__) / f'{_mark_file_name(context.name)}_rank{context._rank}{suffix}'
                 log.info(f'{context._rank_info} [Profiler] {file}: {path}')
 
     @_guarded
@@ -329,40 +317,42 @@ def _telefuser_contexts(module):
         if not any(type(a) in (list, tuple) and not a for a in (*args, *kwargs.values())):  # theirs looks at the first item
             module._record_stage_signature(name, module._capture_input_signatures(args, kwargs, names), result, kwargs)
 
-    module._ProfilingContext = module.ProfilingContext = _mark_disguise(Context, full)
-    if module._DEBUG:
-        module.ProfilingContext4Debug = Context
-
 
 def _telefuser_quiet(module):
     """Makes stages of the contexts that do nothing."""
     null, wraps = module._NullContext, module.wraps
 
-    class Quiet(null):
-        def __init__(self, name, **kwargs):
-            self.name = name
-
-        def __enter__(self):
+    def make_init(theirs):
+        def __init__(self, *args, **kwargs):
+            theirs(self, *args, **kwargs)
             if not _is_compiling():
-                _mark_enter(self, self.name, _MARK_TELEFUSER)
-            return self
+                _telefuser_names.set(self, args[0] if args else kwargs['name'])
+        return __init__
 
-        def __exit__(self, exc_type, exc_val, exc_tb):
-            if not _is_compiling():
-                stage = _mark_take(self)
-                if stage:
-                    stage.__exit__()
-            return False
+    def enter(self):
+        if not _is_compiling():
+            name = _telefuser_names.get(self)
+            if name is not None:
+                _mark_enter(self, name, _MARK_TELEFUSER)
+        return self
 
-        async def __aenter__(self):
-            return self.__enter__()
+    def leave(self, exc_type, exc_val, exc_tb):
+        if not _is_compiling():
+            stage = _mark_take(self)
+            if stage:
+                stage.__exit__()
+        return False
 
-        async def __aexit__(self, exc_type, exc_val, exc_tb):
-            return self.__exit__(exc_type, exc_val, exc_tb)
+    async def enter_later(self):
+        return self.__enter__()
 
-        def __call__(self, func):
-            return _mark_decorate(func, self.name, lambda: Quiet(self.name), wraps)
+    async def leave_later(self, exc_type, exc_val, exc_tb):
+        return self.__exit__(exc_type, exc_val, exc_tb)
 
-    module._NullContext = _mark_disguise(Quiet, null)
-    if not module._DEBUG:
-        module.ProfilingContext4Debug = Quiet
+    def decorate(self, func):
+        name = _telefuser_names.get(self)
+        return func if name is None else _mark_decorate(func, name, lambda: null(name), wraps)
+
+    _replace(null, '__init__', make_init)
+    for name, ours in (('__enter__', enter), ('__exit__', leave), ('__aenter__', enter_later), ('__aexit__', leave_later), ('__call__', decorate)):
+        _replace(null, name, lambda theirs, ours=ours: ours)
