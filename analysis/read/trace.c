@@ -151,6 +151,8 @@ static const char *remedy(int drop)
 {
     switch (drop) {
     case TFI_DROP_APPEND: return "free space on the run directory's disk, or set TFI_OUTPUT_DIR to another directory";
+    case TFI_DROP_STRINGS:
+        return "record fewer texts that differ each time: TFI_TENSOR_ADDRESSES=0, TFI_RECORD_SHAPES=0";
     case TFI_DROP_CAP: return "raise TFI_MAX_MB, or select stages with ENABLE_PROFILER_NAMES";
     default: return "select fewer stages with ENABLE_PROFILER_NAMES";
     }
@@ -163,8 +165,9 @@ static uint64_t judge_drops(const uint64_t drops[TFI_MAX_DROPS], struct notes *n
         uint64_t count = drops[drop_table[k].number];
         if (count && drop_table[k].lost) {
             lost += count;
-            notes_add(notes, LOSS, "the library lost %llu records: %s; for the next run, %s", (unsigned long long)count,
-                      drop_table[k].text, remedy(drop_table[k].number));
+            notes_add(notes, LOSS, "the library lost %llu %s: %s; for the next run, %s", (unsigned long long)count,
+                      drop_table[k].number == TFI_DROP_STRINGS ? "names" : "records", drop_table[k].text,
+                      remedy(drop_table[k].number));
         } else if (count) {
             notes_add(notes, NOTE, "%llu %s", (unsigned long long)count, drop_table[k].text);
         }

@@ -27,6 +27,17 @@ def test_drops_are_reported_and_counted(tmp_path, analyze):
     assert 'TFI_MAX_MB' in analyze('stages', path, format='text', rc=3).err
 
 
+def test_lost_names_are_a_loss(tmp_path, analyze):
+    """Rows of names that the library could not keep are wrong, so the answer says so and its status is 3."""
+    w = simple(tmp_path / 't.tfr', footer=False)
+    w.footer(**{'drop.STRINGS': 1344000})
+    w.save(tmp_path / 't.tfr')
+    answer = analyze('info', tmp_path / 't.tfr', rc=3)
+    assert answer['rows'][0]['lost'] == {'strings': 1344000}
+    err = analyze('info', tmp_path / 't.tfr', rc=3, format='text').err
+    assert '1344000 names: they are shown as (lost)' in err and 'TFI_TENSOR_ADDRESSES=0' in err
+
+
 def test_missing_chunks_are_counted(tmp_path, analyze):
     w = simple(tmp_path / 'a.tfr', footer=False)
     w.chunk([rec('mark', time=5)] * 4, thread=1)
