@@ -49,7 +49,7 @@ comma    := ,
 WARN     := -Wall -Wextra -Wshadow $(if $(WERROR),-Werror)
 SANITIZE := $(if $(ASAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -Wno-maybe-uninitialized)
 # GCC takes half as long at -Og as at -O1 with sanitizers, and the program as long. Its warning of that name errs at -Og.
-OPT      ?= $(if $(ASAN),-Og -g1,-O2 -g)
+OPT      ?= $(if $(ASAN),-Og,-O2) -g1
 # The library is always built with optimisation, because the check of its frame sizes needs that.
 OPT_LIB  ?= $(OPT)
 BASE      = $(OPT) $(WARN) $(SANITIZE) -DTFI_VERSION='"$(VERSION)"' -Iinclude $(NVTX_INC:%=-isystem %) -MMD -MP $(CPPFLAGS) $(CFLAGS)

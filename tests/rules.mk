@@ -23,7 +23,6 @@ victims: $(VICTIMS)
 
 # The library of the tests has the hooks of tests/dummy.def too.
 # What only the tests use is compiled in less time. A private variable does not reach $(B)/flags.
-$(B)/obj/libtest/%.o: private OPT = -O2 -g1
 $(foreach sim,simgpu simgpu12 simcupti simnccl,$(B)/obj/$(sim)/%.o) $(B)/unit/%: private OPT = $(if $(ASAN),-Og,-O1) -g1
 $(B)/obj/libtest/%.o: %.c $(B)/flags
 	$(call compile,CCTEST,$(CC) $(CFLAGS_LIB) -DTFI_TEST_HOOKS -Itests -c -o $@ $<)
