@@ -466,7 +466,8 @@ def import_module(module):
 
 
 def find_target(text, trust=True):
-    """Returns the object named `module:Qual.name` or `path/to/file.py:Qual.name`. Without trust the name is from a trace."""
+    """Returns the object named `module:Qual.name` or `path/to/file.py:Qual.name`; `make().part` is a part of what make()
+    returns. Without trust the name is from a trace, and nothing is called."""
     if not text:
         raise Problem('the trace does not name the object of the stage; name it by --target module:obj, or edit build()')
     module, _, name = text.rpartition(':')
@@ -481,9 +482,12 @@ def find_target(text, trust=True):
     found = import_module(module)
     owner = None
     for part in name.split('.'):
+        called = trust and part.endswith('()')
+        part = part[:-2] if called else part
         owner, found = found, getattr(found, part, None)
         if found is None:
             raise Problem(plain(f'{text}: {getattr(owner, "__name__", owner)} has no {part}; name an existing object by --target'))
+        found = found() if called else found
         if not trust and inspect.ismodule(found):
             distrust(f'the stage is {text!r}, which leads into another module')
     if inspect.isfunction(found) and inspect.isclass(owner) and not isinstance(owner.__dict__.get(part), staticmethod):
@@ -617,35 +621,26 @@ def pipeline_step(stage, inputs):
     return call(stage, {**inputs, **first, 'num_inference_steps': count})
 
 
-def transformer_step(stage, inputs):
-    """Runs one denoising step of a stage with a transformer and a scheduler, as in diffusers. Inputs that the stage's own
-    call takes, or inputs without latents, become a call of the stage itself."""
-    own = parameters_of(stage)
-    latents = next((inputs[n] for n in ('latents', 'hidden_states', 'sample') if inputs.get(n) is not None), None)
-    if 'num_inference_steps' in own and (latents is None or set(inputs) <= set(own)):
-        return pipeline_step(stage, inputs)
-    if latents is None:
-        return call(stage, inputs)
-    step = set_timesteps(stage, inputs)[0]
-    given = {'timestep': step.to(latents.device).expand(latents.shape[0]), **inputs, 'hidden_states': latents}
-    noise = stage.transformer(**needed(stage.transformer.forward, given))
-    noise = noise[0] if isinstance(noise, (tuple, list)) else getattr(noise, 'sample', noise)
-    if noise.dim() > 1 and noise.shape[1] > latents.shape[1]:  # it predicts a variance as well
-        noise = noise[:, :latents.shape[1]]
-    return stage.scheduler.step(noise, step, latents)
+def recorded_method(target, signature):
+    """Returns the method that was the stage, of an object of its class; the object itself if it has no such method."""
+    text = signature.get('target') or ''
+    owner, _, name = text.rpartition('.')
+    of_class = not inspect.isroutine(target) and not inspect.isclass(target) and any(
+        f'{kind.__module__}:{kind.__qualname__}' == owner or kind.__qualname__ == owner.rpartition(':')[2] for kind in type(target).__mro__)
+    return method_of(target, text) if of_class and name != '__call__' and hasattr(target, name) else target
 
 
-def step_of(target, tell=say):
-    """Returns a function that runs the stage once with a dict of its inputs."""
+def step_of(target, tell=say, signature=None):
+    """Returns a function that runs the stage once with a dict of its inputs: by its own process() or call, as TeleFuser does.
+    Only a stage with a dit and a scheduler runs a single step, which TeleFuser has for it."""
+    if signature and not (hasattr(target, 'scheduler') and hasattr(target, 'dit')):
+        target = recorded_method(target, signature)
     if inspect.isclass(target) or not (callable(target) or any(hasattr(target, n) for n in ('process', 'scheduler', 'set_timesteps'))):
         raise Problem(f'{target!r} cannot be called; name a function, or an object with process() or __call__')
     if hasattr(target, 'scheduler') and hasattr(target, 'dit'):
         tell('Created DiT single-step function')
         return lambda inputs: dit_step(target, inputs)
-    if hasattr(target, 'scheduler') and hasattr(target, 'transformer'):
-        tell('Created transformer single-step function')
-        return lambda inputs: transformer_step(target, inputs)
-    if hasattr(target, 'scheduler') and 'num_inference_steps' in parameters_of(target):
+    if hasattr(target, 'scheduler') and not hasattr(target, 'process') and 'num_inference_steps' in parameters_of(target):
         tell('Created pipeline single-step function')
         return lambda inputs: pipeline_step(target, inputs)
     owner = target if hasattr(target, 'set_timesteps') else getattr(target, '__self__', None)
@@ -656,6 +651,14 @@ def step_of(target, tell=say):
         tell('Using stage.process() as single-step function')
         return lambda inputs: call(target.process, inputs)
     return lambda inputs: call(target, inputs)
+
+
+def check_takes(target, inputs):
+    """A function that takes none of the inputs is no stage; perhaps it makes one."""
+    if inspect.isfunction(target) and inputs and not needed(target, inputs) and not any(
+            p.kind == p.VAR_POSITIONAL for p in parameters_of(target).values()):
+        name = target.__name__
+        raise Problem(f'{name} takes none of the inputs {list(inputs)}; if it returns the pipeline, name the stage as {name}().stage')
 
 
 def call(function, inputs):
@@ -724,7 +727,7 @@ def breakdown_of(profiler, stage):
 
 def options(parser):
     """Parses the command line into a HarnessConfig, which has the defaults."""
-    parser.add_argument('--target', help='the stage: module:obj or file.py:obj')
+    parser.add_argument('--target', help='the stage: module:obj, file.py:obj, or module:make().obj')
     parser.add_argument('--warmup', type=int, help='iterations before the profile, 0 for none (default: 1)')
     parser.add_argument('--profile-steps', '--profile_steps', type=int, help='profiled iterations (default: 1)')
     parser.add_argument('--output-dir', '--output_dir', help='directory of the files (default: the current one)')
@@ -808,7 +811,8 @@ class StageBenchHarness:
         target = self.stage_instance
         if target is None:
             target = target_of(self.io_signature, self.config.device, self.config.trust)
-        self._step = step_of(target)
+        self._step = step_of(target, signature=self.io_signature)
+        check_takes(target, self.inputs)
         say(f"Setup complete for stage '{self.stage_name}'")
         say(f'Mock inputs: {list(self.inputs)}')
         for note in self.notes:
@@ -926,7 +930,7 @@ class Script:
 
     def run_single_step(self, stage, inputs):
         """Runs the stage once, or one step of it, and returns the result."""
-        return step_of(stage, lambda line: None)(inputs)
+        return step_of(stage, lambda line: None, self.signature)(inputs)
 
     def profile_stage(self, stage, warmup=1, profile_steps=1, output_dir='.'):
         """Runs the stage with warm-up and under torch.profiler; returns times in milliseconds and the breakdown."""

@@ -315,6 +315,12 @@ class Painter:
         log.append(('paint', prompt, strength, num_inference_steps, timesteps, latents is not None)); return 'painted'
 class Whole(Painter):
     transformer = Transformer()
+class Flux:
+    transformer, scheduler = Transformer(), Plain()
+    def process(self, latents, num_inference_steps=4): log.append(('flux', num_inference_steps)); return 'flux'
+    def paint(self, latents): log.append(('own', True)); return 'own'
+flux = Flux()
+def make(): return type('Pipe', (), {'stage': flux})()
 plan, scaled = Plan(), Scaled()
 dit, pipeline, painter, whole = DitStage(), Pipeline(), Painter(), Whole()
 '''
@@ -337,7 +343,6 @@ answers.append(run('stages:dit', latents=latents, ref_latent=torch.zeros(1, 2, 2
 for name in ('plan', 'plan.step'):
     answers.append(run('stages:' + name, noise=latents, timestep=5, latents=latents))
 answers.append(run('stages:pipeline', prompt='none')[:2])
-answers.append(run('stages:pipeline', latents=latents, encoder_hidden_states=latents, prompt='no argument of the transformer'))
 ''', stages=STAGES)
     assert answers[0] == ['1', [['plain', 1, 2, [3, 4], 5, {'other': 6}]], '']
     assert [a[1][0] for a in answers[1:9]] == [[n, 1] for n in ('later', 'parts', 'stream', 'process', 'method', 'of', 'fixed', 'called')]
@@ -350,8 +355,38 @@ answers.append(run('stages:pipeline', latents=latents, encoder_hidden_states=lat
     for answer in answers[11:13]:
         assert answer[1] == [['planned', 2], ['step', [1, 4, 2, 2], 7.0]] and answer[2] == '[Harness] Created scheduler single-step function'
     assert answers[13] == ['called', [['pipeline', 'none']]]
-    assert answers[14][1] == [['forward', [1, 4, 2, 2], [7], True], ['step', [1, 4, 2, 2], 7.0]]
-    assert answers[14][2] == '[Harness] Created transformer single-step function'
+
+
+def test_a_stage_runs_by_its_own_call(ask):
+    """No step is made up for an object with a transformer and a scheduler. A part of what a function returns is named as in
+    Python, and the method that was recorded runs also if the object is given."""
+    answers = ask('''
+import stages
+def run(target, signature=None, **inputs):
+    stages.log.clear()
+    harness = tfharness.StageBenchHarness('s', {'input_signatures': {}, **(signature or {})}, tfharness.find_target(target))
+    harness.values = lambda made: inputs
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            harness.setup()
+        return [harness.run_single_step(), *stages.log]
+    except tfharness.Problem as e:
+        return str(e)
+latents = torch.zeros(1, 4, 2, 2)
+for target in ('stages:flux', 'stages:flux.process', 'stages:make().stage', 'stages:make().stage.process'):
+    answers.append(run(target, latents=latents))
+for method in ('stages:Flux.paint', '__main__:Flux.paint', 'stages:Other.paint'):
+    answers.append(run('stages:make().stage', {'target': method}, latents=latents)[0])
+answers.append(run('stages:make', latents=latents))
+try:
+    tfharness.find_target('stages:make().stage', trust=False)
+except tfharness.Problem as e:
+    answers.append('refused')
+''', stages=STAGES)
+    assert answers[:4] == [['flux', ['flux', 4]]] * 4
+    assert answers[4:7] == ['own', 'own', 'flux']
+    assert answers[7] == "make takes none of the inputs ['latents']; if it returns the pipeline, name the stage as make().stage"
+    assert answers[8] == 'refused'
 
 
 def test_one_step_of_a_whole_pipeline(ask):
@@ -372,15 +407,13 @@ for inputs in ({'prompt': 'a', 'num_inference_steps': 9}, {'prompt': 'a', 'stren
                {'prompt': 'a', 'timesteps': [7, 5, 3, 1]}):
     answers.append(run('stages:painter', **inputs))
 answers.append(run('stages:whole', prompt='a', latents=latents))
-answers.append(run('stages:whole', hidden_states=latents)[0])
 answers.append(run('stages:scaled.step', noise=latents, timestep=5, latents=latents))
 ''', stages=STAGES)
     pipeline = '[Harness] Created pipeline single-step function'
     assert answers[0] == ['paint', 'a', 0.8, 2, None, False, pipeline] and answers[1] == ['paint', 'a', 0.3, 4, None, False, pipeline]
     assert answers[2] == ['paint', 'a', 1.0, 1, None, True, pipeline] and answers[3] == ['paint', 'a', 0.8, 2, [7, 5], False, pipeline]
     assert answers[4][:6] == ['paint', 'a', 0.8, 2, None, True]
-    assert answers[5] == 'forward'
-    assert answers[6] == ['scaled', 0, True, 7, '[Harness] Created scheduler single-step function']
+    assert answers[5] == ['scaled', 0, True, 7, '[Harness] Created scheduler single-step function']
 
 
 def test_targets_that_can_not_be_run(ask):
