@@ -98,8 +98,7 @@ static bool is_in(const struct intervals *set, int64_t time)
 /* True if `time` lies in the chosen steps and cycles; without --step and --cycle, if it does not lie in warm-up. */
 static bool is_asked_for(const struct choice *choice, int64_t time)
 {
-    return (!choice->by_step || is_in(&choice->steps, time)) && (!choice->by_cycle || is_in(&choice->cycles, time)) &&
-           (choice->by_step || choice->by_cycle || !is_in(&choice->warmup, time));
+    return choice_in_steps(choice, time) && (choice->by_step || choice->by_cycle || !is_in(&choice->warmup, time));
 }
 
 bool choice_in_stage(const struct choice *choice, const struct belonging *at)
@@ -140,7 +139,7 @@ bool choice_launched(const struct choice *choice, uint32_t span)
 
 bool choice_call(const struct choice *choice, int64_t start, uint32_t span)
 {
-    return start >= choice->window.from && start < choice->window.to && choice_in_steps(choice, start) &&
+    return start >= choice->window.from && start < choice->window.to && is_asked_for(choice, start) &&
            choice_launched(choice, span);
 }
 
@@ -150,28 +149,42 @@ bool choice_moment(const struct choice *choice, int64_t start, int64_t launched)
     return in_window && is_asked_for(choice, launched) && !is_in(&choice->off, launched);
 }
 
-bool choice_work_at_any_time(const struct choice *choice, size_t work)
+bool choice_stage_work_at_any_time(const struct choice *choice, size_t work)
 {
     const struct works *w = &choice->process->works;
+    const struct attribution *a = choice->attribution;
     if (!IS_WORK(w->event_class[work]) || !choice->lane[w->lane[work]]) return false;
-    if (choice->by_step || choice->by_cycle || choice->warmup.count) {
-        const struct attribution *a = choice->attribution;
-        bool launched = a->launch[work] != NO_PLACE || a->op[work] != NO_PLACE;
-        bool by_name = choice->by_step || choice->by_cycle;
-        if ((!launched && by_name) || !is_asked_for(choice, launched ? a->work[work].time : w->start[work]))
-            return false;
-    }
-    return true;
+    if (!choice->by_step && !choice->by_cycle) return true;
+    bool launched = a->launch[work] != NO_PLACE || a->op[work] != NO_PLACE;
+    return launched && choice_in_steps(choice, a->work[work].time);
 }
 
-bool choice_work(const struct choice *choice, size_t work, struct interval *when)
+bool choice_work_at_any_time(const struct choice *choice, size_t work)
+{
+    if (!choice_stage_work_at_any_time(choice, work)) return false;
+    if (choice->by_step || choice->by_cycle || !choice->warmup.count) return true;
+    const struct attribution *a = choice->attribution;
+    bool launched = a->launch[work] != NO_PLACE || a->op[work] != NO_PLACE;
+    return !is_in(&choice->warmup, launched ? a->work[work].time : choice->process->works.start[work]);
+}
+
+static bool cut_to_window(const struct choice *choice, size_t work, struct interval *when)
 {
     const struct works *w = &choice->process->works;
-    if (!choice_work_at_any_time(choice, work)) return false;
     when->start = MAX(w->start[work], choice->window.from);
     when->end = MIN(w->end[work], choice->window.to);
     /* Work of zero length is a single moment and stays chosen. */
     return when->start < when->end || (when->start == when->end && w->start[work] == w->end[work]);
+}
+
+bool choice_work(const struct choice *choice, size_t work, struct interval *when)
+{
+    return choice_work_at_any_time(choice, work) && cut_to_window(choice, work, when);
+}
+
+bool choice_stage_work(const struct choice *choice, size_t work, struct interval *when)
+{
+    return choice_stage_work_at_any_time(choice, work) && cut_to_window(choice, work, when);
 }
 
 bool choice_has_steps(const struct choice *choice)

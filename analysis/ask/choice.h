@@ -6,8 +6,8 @@
  * A call is chosen by its time, its step or cycle, and the device and stream of the work that it launched. A call that
  * launched no work has no device.
  * A stage is chosen by the time it was open, and by the step or cycle it began in.
- * Work launched during warm-up is left out, as torch.profiler does, unless --step names a step of it. Stages are
- * timed in every state.
+ * Work launched and calls made during warm-up are left out, as torch.profiler does, unless --step names a step of it.
+ * Stages are timed in every state.
  */
 #ifndef TFA_CHOICE_H
 #define TFA_CHOICE_H
@@ -46,6 +46,9 @@ void choice_free(struct choice *choice);
 bool choice_work_at_any_time(const struct choice *choice, size_t work);
 /* True for a chosen kernel, copy or set. Sets `when` to its time, cut to the window. */
 bool choice_work(const struct choice *choice, size_t work, struct interval *when);
+/* The same for the times of stages, which have the work of warm-up too: their calls are counted in every state. */
+bool choice_stage_work_at_any_time(const struct choice *choice, size_t work);
+bool choice_stage_work(const struct choice *choice, size_t work, struct interval *when);
 bool choice_stage(const struct choice *choice, size_t range);
 /* True if the process has any of the steps that --step lists and of the cycles that --cycle lists. Without such a list it
  * is true. */

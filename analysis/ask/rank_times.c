@@ -54,6 +54,7 @@ struct rank_time *rank_time_of(struct scope *scope, const struct time_rules *rul
     add_works(&t);
     work_kinds_free(&t.kinds);
     time->rank = process->rank;
+    time->unknown = left_out_of(scope_left_out(scope), (struct interval){t.first, t.last}, NO_PLACE);
     time->first = is_of_kineto(process) ? INT64_MAX : t.first;
     time->last = is_of_kineto(process) ? INT64_MIN : t.last;
     if (is_of_kineto(process) && time->works) intervals_add(&time->pieces, t.first, t.last);
@@ -94,6 +95,7 @@ static void unite(struct intervals *a, struct intervals *b)
 void rank_time_merge(struct rank_time *a, struct rank_time *b)
 {
     a->works += b->works;
+    a->unknown |= b->unknown;
     a->first = MIN(a->first, b->first);
     a->last = MAX(a->last, b->last);
     unite(&a->pieces, &b->pieces);
@@ -150,6 +152,7 @@ void timeline_collect(struct timeline *timeline, const struct selection *chosen,
     for (size_t i = 0; i < timeline->count; i++) {
         set_total(&timeline->rank[i]);
         timeline->works += timeline->rank[i].works;
+        timeline->unknown |= timeline->rank[i].unknown;
     }
 }
 

@@ -17,6 +17,7 @@ struct rank_time {
     int64_t rank;
     int64_t total; /* set by timeline_collect: last end less first start of the work; summed over the pieces */
     uint64_t works;
+    bool unknown;                         /* some work that ran meanwhile is not in the trace */
     int64_t first, last;                  /* bounds of the work of our traces; first is above last: none */
     struct intervals pieces;              /* merged: the bounds of the work of each PyTorch trace */
     struct intervals kind[NR_WORK_KINDS]; /* merged */
@@ -27,6 +28,7 @@ struct timeline {
     struct rank_time *rank;
     size_t count;
     uint64_t works;
+    bool unknown; /* of some rank */
 };
 
 /* Makes a struct rank_time of the work of a process that the filters choose. */

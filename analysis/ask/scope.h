@@ -7,7 +7,7 @@
 #ifndef TFA_SCOPE_H
 #define TFA_SCOPE_H
 
-#include "ask/choice.h"
+#include "ask/left_out.h"
 
 struct scope {
     const struct selection *chosen;
@@ -16,6 +16,8 @@ struct scope {
     struct needs needs;             /* how wide the attribution is */
     struct choice choice;           /* knows of launches once the attribution is made */
     struct attribution attribution; /* made by scope_attribute; all zero before */
+    struct left_out left_out;       /* made by scope_left_out */
+    bool has_left_out;
 };
 
 /* Returns the scope of a process, by its number in the selection. */
@@ -31,5 +33,9 @@ void scope_free(struct scope *scope);
 
 /* Makes the attribution if there is none yet, and returns it. */
 const struct attribution *scope_attribute(struct scope *scope);
+/* The same of what was left out. A question that asks needs `device`, and work_needs if choice_needs_launches. */
+const struct left_out *scope_left_out(struct scope *scope);
+/* Adds what an answer from the chosen work of a process lacks. */
+void scope_left_rows(struct scope *scope, struct left_rows *rows);
 
 #endif

@@ -7,13 +7,14 @@
 #include "ask/device/call_sums.h"
 #include "commands/session.h"
 
-static void emit_call(struct session *session, struct call_sum *row)
+static void emit_call(struct session *session, struct call_sum *row, bool unknown)
 {
     struct emit *e = &session->emit;
     const struct name *name = names_get(&session->model.names, row->name);
     values_sort(&row->values);
     emit_row(e);
     emit_bytes_text(e, "name", name->text, name->length);
+    emit_hide(e, unknown);
     emit_count(e, "calls", row->values.count);
     if (row->has_errors) emit_count(e, "errors", row->errors);
     else emit_null(e, "errors");
@@ -33,9 +34,10 @@ static void emit_calls(struct session *session, const struct call_sums *sums)
     for (size_t i = 0; i < sums->count; i++) {
         calls += sums->row[i].values.count;
         time = add_ns(time, sums->row[i].values.total);
-        if (!top || i < top) emit_call(session, &sums->row[i]);
+        if (!top || i < top) emit_call(session, &sums->row[i], sums->unknown);
     }
     emit_totals(e);
+    emit_hide(e, sums->unknown);
     emit_count(e, "functions", sums->count);
     emit_count(e, "calls", calls);
     emit_us(e, "total_us", time);

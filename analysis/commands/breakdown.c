@@ -39,7 +39,9 @@ static void emit_row_of(struct breakdown *b, struct work_sum *row)
     emit_known(e, "rank", row->head.rank);
     emit_bytes_text(e, "name", name->text, name->length);
     emit_text(e, "kind", row->kind < 0 ? NULL : work_kind_names[row->kind]);
+    emit_hide(e, left_rows_stage(&b->sums.left, row->head.rank, row->head.stage));
     emit_values(e, &row->values);
+    emit_hide(e, left_rows_rank(&b->sums.left, row->head.rank));
     emit_pct(e, "pct", row->of_rank ? 100.0 * (double)row->values.total / (double)row->of_rank : NAN);
     emit_row_end(e);
 }
@@ -69,6 +71,7 @@ static void emit_sums(struct breakdown *b)
 {
     struct emit *e = &b->session->emit;
     emit_totals(e);
+    emit_hide(e, b->sums.left.any);
     emit_us(e, "total_kernel_time_us", b->sums.kernel_time);
     emit_count(e, "num_kernels", b->sums.kernels.count);
     emit_count(e, "launches", b->sums.launches);

@@ -134,16 +134,21 @@ static const char *kind_name(const struct diff_row *row)
     return row->kind == DIFF_OPERATOR ? "operator" : row->kind == DIFF_STAGE ? "stage" : work_kind_names[row->kind];
 }
 
-static void emit_calls(struct emit *e, const char *key, uint64_t calls)
+static void emit_calls(struct emit *e, const struct diff *diff, const struct diff_row *row)
 {
-    if (calls == CALLS_UNKNOWN) emit_null(e, key);
-    else emit_count(e, key, calls);
+    static const char *const keys[SIDES] = {"calls_a", "calls_b"};
+    for (int side = 0; side < SIDES; side++)
+        if (row->calls[side] == CALLS_UNKNOWN || diff->unknown[side]) emit_null(e, keys[side]);
+        else emit_count(e, keys[side], row->calls[side]);
 }
 
-static void emit_change(struct emit *e, int64_t a, int64_t b)
+static void emit_change(struct emit *e, const struct diff *diff, int64_t a, int64_t b)
 {
+    emit_hide(e, diff->unknown[SIDE_A]);
     emit_us(e, "total_a_us", a);
+    emit_hide(e, diff->unknown[SIDE_B]);
     emit_us(e, "total_b_us", b);
+    emit_hide(e, diff->unknown[SIDE_A] || diff->unknown[SIDE_B]);
     emit_us(e, "change_us", add_ns(b, -a));
     emit_pct(e, "change_pct", diff_pct(a, b));
 }
@@ -155,10 +160,9 @@ static void emit_diff_row(struct sides *s, const struct diff_row *row)
     emit_row(e);
     emit_bytes_text(e, "name", name->text, name->length);
     emit_text(e, "kind", kind_name(row));
-    emit_calls(e, "calls_a", row->calls[SIDE_A]);
-    emit_calls(e, "calls_b", row->calls[SIDE_B]);
-    emit_change(e, row->time[SIDE_A], row->time[SIDE_B]);
-    emit_text(e, "state", diff_state_names[diff_state(row)]);
+    emit_calls(e, &s->diff, row);
+    emit_change(e, &s->diff, row->time[SIDE_A], row->time[SIDE_B]);
+    emit_text(e, "state", e->hides ? NULL : diff_state_names[diff_state(row)]);
     emit_row_end(e);
 }
 
@@ -169,7 +173,8 @@ static void emit_sums(struct sides *s)
     struct emit *e = &s->session->emit;
     size_t states[NR_DIFF_STATES] = {0};
     emit_totals(e);
-    if (diff->has_total[SIDE_A] && diff->has_total[SIDE_B]) emit_change(e, diff->total[SIDE_A], diff->total[SIDE_B]);
+    if (diff->has_total[SIDE_A] && diff->has_total[SIDE_B])
+        emit_change(e, diff, diff->total[SIDE_A], diff->total[SIDE_B]);
     else
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++) emit_null(e, keys[i]);
     for (size_t i = 0; i < diff->count; i++) states[diff_state(&diff->row[i])]++;

@@ -23,7 +23,7 @@ static void emit_values(struct emit *e, const struct launch_sum *row, const uint
     for (size_t i = 0; i < ARRAY_SIZE(unknown); i++) emit_null(e, unknown[i]);
 }
 
-static void emit_launch(struct session *session, const struct launch_sum *row)
+static void emit_launch(struct session *session, const struct launch_sums *l, const struct launch_sum *row)
 {
     struct emit *e = &session->emit;
     const struct name *stage = names_get(&session->model.names, row->head.stage);
@@ -34,6 +34,7 @@ static void emit_launch(struct session *session, const struct launch_sum *row)
     emit_known(e, "rank", row->head.rank);
     emit_stage(e, stage);
     emit_bytes_text(e, "name", name->text, name->length);
+    emit_hide(e, left_rows_stage(&l->left, row->head.rank, row->head.stage));
     emit_values(e, row, calls, row->has_device && row->kind != DISPATCH);
     emit_row_end(e);
 }
@@ -54,9 +55,10 @@ static void emit_launches(struct session *session, const struct launch_sums *l)
         sum.slow += row->slow;
         sum.delayed += row->delayed;
         sum.has_device |= row->has_device;
-        if (!top || of_stage < top) emit_launch(session, row);
+        if (!top || of_stage < top) emit_launch(session, l, row);
     }
     emit_totals(&session->emit);
+    emit_hide(&session->emit, l->left.any);
     emit_values(&session->emit, &sum, calls, sum.has_device);
     emit_end(&session->emit);
 }

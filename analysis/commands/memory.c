@@ -509,13 +509,22 @@ static void answer_process(struct answer *a, const struct layout_of *layout)
     scope_end(a->scope);
 }
 
+/* True if blocks outside the selected stages are not in a trace. */
+static bool lacks_blocks(const struct selection *chosen)
+{
+    for (size_t i = 0; i < chosen->processes; i++)
+        if (selects_stages(chosen->process[i]) && !chosen->options->stage.count) return true;
+    return false;
+}
+
 static void emit_sums(struct answer *a, const struct layout_of *layout)
 {
     struct emit *e = &a->session->emit;
     emit_totals(e);
     if (a->session->options.memory_layout != MEMORY_OOM) emit_count(e, "rows", a->rows);
     for (size_t i = 0; i < ARRAY_SIZE(layout->totals) && layout->totals[i]; i++)
-        if (strstr(layout->totals[i], "_bytes")) emit_bytes(e, layout->totals[i], a->sums[i]);
+        if (lacks_blocks(&a->session->chosen)) emit_null(e, layout->totals[i]);
+        else if (strstr(layout->totals[i], "_bytes")) emit_bytes(e, layout->totals[i], a->sums[i]);
         else emit_count(e, layout->totals[i], a->sums[i]);
     emit_end(e);
 }

@@ -96,14 +96,17 @@ static void emit_op(struct session *session, const struct op_rows *rows, const s
     else emit_null(e, "shapes");
     if (session->options.group_ops.stack) emit_frames(e, model_name(&session->model, row->stack));
     else emit_null(e, "stack");
+    emit_hide(e, rows->left.any && !row->is_annotation);
     emit_us(e, "self_cpu_us", row->own.time);
     emit_us(e, "cpu_total_us", row->all.time);
+    emit_hide(e, rows->left.any);
     emit_known_us(e, "self_device_us", row->own.device, rows->has_device);
     emit_known_us(e, "device_total_us", row->all.device, rows->has_device);
     emit_known_bytes(e, "cpu_mem_bytes", row->all.host_bytes, rows->has_memory);
     emit_known_bytes(e, "self_cpu_mem_bytes", row->own.host_bytes, rows->has_memory);
     emit_known_bytes(e, "device_mem_bytes", row->all.device_bytes, rows->has_memory);
     emit_known_bytes(e, "self_device_mem_bytes", row->own.device_bytes, rows->has_memory);
+    emit_hide(e, rows->left.any && !row->is_annotation);
     emit_count(e, "calls", row->calls);
     if (row->flops) emit_count(e, "flops", row->flops);
     else emit_null(e, "flops");
@@ -121,6 +124,7 @@ static void emit_sums(struct emit *e, const struct op_rows *rows)
         device = add_ns(device, row->on_device && !row->is_annotation ? row->own.device : 0);
     }
     emit_totals(e);
+    emit_hide(e, rows->left.any);
     emit_count(e, "events", rows->events);
     emit_count(e, "rows", rows->count);
     emit_us(e, "self_cpu_us", time);

@@ -20,6 +20,15 @@ static struct intervals busy_of(const struct stage_row *all)
     return busy;
 }
 
+/* True if some work that ran meanwhile is not in the traces. */
+static bool lacks_work(const struct unit *unit)
+{
+    struct left_rows left = {0};
+    for (size_t i = 0; i < unit->processes; i++) scope_left_rows(unit->scope[i], &left);
+    left_rows_free(&left);
+    return left.any;
+}
+
 static void emit_unit(struct emit *e, const struct unit *unit)
 {
     const struct stage_row *all = &unit->sums.all;
@@ -32,6 +41,7 @@ static void emit_unit(struct emit *e, const struct unit *unit)
     if (span_of.from <= span_of.to) emit_us(e, "span_us", span_of.to - span_of.from);
     else emit_null(e, "span_us");
     emit_count(e, "stages", unit->stages);
+    emit_hide(e, lacks_work(unit));
     if (unit->has_device && stage_kernels_known(all)) {
         emit_us(e, "busy_us", total);
         emit_pct(e, "busy_pct", span ? 100.0 * (double)total / (double)span : NAN);

@@ -147,6 +147,11 @@ void calls_free(struct calls *calls)
     *calls = (struct calls){0};
 }
 
+bool selects_stages(const struct process *process)
+{
+    return process->names_asked && strcmp(process->names_asked, "*") != 0;
+}
+
 void stage_times_reserve(struct stage_times *times, size_t more)
 {
     table_reserve(times, stage_time_layout, ARRAY_SIZE(stage_time_layout), more);

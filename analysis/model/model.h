@@ -522,6 +522,7 @@ bool is_of_dftracer(const struct process *process);
 bool is_of_others(const struct process *process);
 void spans_reserve(struct spans *spans, size_t more);
 void works_reserve(struct works *works, size_t more);
+bool selects_stages(const struct process *process); /* only details of selected stages were recorded */
 void stage_times_reserve(struct stage_times *times, size_t more);
 void forwards_reserve(struct forwards *forwards, size_t more);
 uint32_t process_lane(struct process *process, int64_t device, int64_t stream, bool has_stream);

@@ -222,6 +222,19 @@ void emit_null(struct emit *e, const char *key)
     put(e, key, true);
 }
 
+void emit_hide(struct emit *e, bool hide)
+{
+    e->hides = hide;
+}
+
+/* Writes a number as unknown if it is. */
+static bool is_hidden(struct emit *e, const char *key)
+{
+    if (!e->hides || e->depth) return false;
+    emit_null(e, key);
+    return true;
+}
+
 void emit_bool(struct emit *e, const char *key, bool value)
 {
     if (e->format == FORMAT_JSON) {
@@ -235,6 +248,7 @@ void emit_bool(struct emit *e, const char *key, bool value)
 
 void emit_count(struct emit *e, const char *key, uint64_t value)
 {
+    if (is_hidden(e, key)) return;
     bool in_json = e->format == FORMAT_JSON;
     if (in_json) json_before(e, key);
     if (in_json || begin_in_line(e)) {
@@ -247,6 +261,7 @@ void emit_count(struct emit *e, const char *key, uint64_t value)
 
 void emit_int(struct emit *e, const char *key, int64_t value)
 {
+    if (is_hidden(e, key)) return;
     bool in_json = e->format == FORMAT_JSON;
     if (in_json) json_before(e, key);
     if (in_json || begin_in_line(e)) {
@@ -267,6 +282,7 @@ void emit_known(struct emit *e, const char *key, int64_t value)
 
 void emit_us(struct emit *e, const char *key, int64_t ns)
 {
+    if (is_hidden(e, key)) return;
     bool in_json = e->format == FORMAT_JSON;
     if (in_json) json_before(e, key);
     if (in_json || begin_in_line(e)) {
@@ -280,7 +296,7 @@ void emit_us(struct emit *e, const char *key, int64_t ns)
 
 void emit_bytes(struct emit *e, const char *key, uint64_t value)
 {
-    if (!for_people(e)) {
+    if (!for_people(e) || e->hides) {
         emit_count(e, key, value);
         return;
     }
@@ -290,7 +306,7 @@ void emit_bytes(struct emit *e, const char *key, uint64_t value)
 
 void emit_pct(struct emit *e, const char *key, double value)
 {
-    if (!isfinite(value)) {
+    if (!isfinite(value) || (e->hides && !e->depth)) {
         emit_null(e, key);
     } else if (e->format == FORMAT_JSON) {
         json_before(e, key);
@@ -303,7 +319,7 @@ void emit_pct(struct emit *e, const char *key, double value)
 
 void emit_double(struct emit *e, const char *key, double value)
 {
-    if (!isfinite(value)) {
+    if (!isfinite(value) || (e->hides && !e->depth)) {
         emit_null(e, key);
     } else if (e->format == FORMAT_JSON) {
         json_before(e, key);
@@ -482,6 +498,7 @@ static void begin_rows(struct emit *e)
 void emit_row(struct emit *e)
 {
     begin_rows(e);
+    e->hides = false;
     e->cells = 0;
     e->filled[0] = false;
     if (e->format == FORMAT_JSON) out_puts(e->out, e->rows ? ",\n  {" : "\n  {");

@@ -26,6 +26,7 @@ struct emit {
     bool inputs;             /* the list of inputs has begun */
     bool begun;              /* the rows have begun */
     bool totals;             /* the rows have ended */
+    bool hides;              /* numbers are written as unknown */
     unsigned depth;          /* nesting depth of values */
     bool list[EMIT_DEPTH];   /* by depth: the open value is a list, not an object */
     bool filled[EMIT_DEPTH]; /* by depth: the open value is not empty */
@@ -48,6 +49,8 @@ void emit_input(struct emit *e, const char *path, const char *kind, int64_t rank
                 int64_t lost, bool simulated); /* call it before the first row; -1: unknown */
 void emit_row(struct emit *e);
 void emit_row_end(struct emit *e);
+/* With `hide` numbers are unknown from here to the end of the row, or of the totals, whatever they are. */
+void emit_hide(struct emit *e, bool hide);
 /* Values that many rows have at the same place, kept as they are written. Tables of text do not use them. */
 struct emit_kept {
     struct out text, *out; /* text.buffer NULL: none yet */

@@ -13,6 +13,8 @@
 #include "model/frames.h"
 
 enum {
+    HOST_COLUMNS = 5,
+    DEVICE_COLUMNS = 4,
     HEAD_MOST = 32,
     WIDTH = 12,
     NAME_MOST = 55,
@@ -180,17 +182,16 @@ static void choose_columns(struct table_text *t)
     static const char *const host[] = {"Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"};
     static const char *const device[] = {"Self %s", "Self %s %", "%s total", "%s time avg", "%s Mem", "Self %s Mem"};
     const struct op_rows *rows = t->rows;
-    enum { OF_TIME = 4 };
     size_t frame = longest_frame(t);
     t->has_source = frame > 0;
     add_column(t, "Name", longest(t, &rows->row->name, NAME_MOST));
     for (size_t i = 0; i < ARRAY_SIZE(host); i++) add_column(t, host[i], WIDTH);
-    for (size_t i = 0; i < OF_TIME && t->has_device; i++) add_device_column(t, device[i]);
+    for (size_t i = 0; i < DEVICE_COLUMNS && t->has_device; i++) add_device_column(t, device[i]);
     if (rows->has_memory) {
         add_column(t, "CPU Mem", WIDTH);
         add_column(t, "Self CPU Mem", WIDTH);
     }
-    for (size_t i = OF_TIME; i < ARRAY_SIZE(device) && rows->has_memory && t->has_device_memory; i++)
+    for (size_t i = DEVICE_COLUMNS; i < ARRAY_SIZE(device) && rows->has_memory && t->has_device_memory; i++)
         add_device_column(t, device[i]);
     add_column(t, "# of Calls", WIDTH);
     if (t->has_shapes) add_column(t, "Input Shapes", longest(t, &rows->row->shapes, SHAPES_MOST));
@@ -220,7 +221,13 @@ static void put_name(struct line *line, const struct name *name)
     put_text(line, &text);
 }
 
-static void put_times(struct line *line, const struct op_row *row)
+/* Fills cells whose values are unknown. */
+static void put_unknown(struct line *line, size_t count)
+{
+    while (count--) put_cell(line, "-", 1);
+}
+
+static void put_host_times(struct line *line, const struct op_row *row)
 {
     const struct table_text *t = line->table;
     struct text text = {0};
@@ -237,16 +244,20 @@ static void put_times(struct line *line, const struct op_row *row)
     put_text(line, &text);
     put_time(&text, us->all / calls);
     put_text(line, &text);
-    if (t->has_device) {
-        put_time(&text, us->own_device);
-        put_text(line, &text);
-        put_share(&text, us->own_device, t->own_device_us);
-        put_text(line, &text);
-        put_time(&text, us->device);
-        put_text(line, &text);
-        put_time(&text, us->device / calls);
-        put_text(line, &text);
-    }
+}
+
+static void put_device_times(struct line *line, const struct op_row *row)
+{
+    struct text text = {0};
+    const struct op_us *us = &row->us;
+    put_time(&text, us->own_device);
+    put_text(line, &text);
+    put_share(&text, us->own_device, line->table->own_device_us);
+    put_text(line, &text);
+    put_time(&text, us->device);
+    put_text(line, &text);
+    put_time(&text, us->device / (row->calls ? (double)row->calls : 1));
+    put_text(line, &text);
 }
 
 static void put_bytes(struct line *line, const struct op_row *row)
@@ -254,6 +265,10 @@ static void put_bytes(struct line *line, const struct op_row *row)
     struct text text = {0};
     const int64_t bytes[] = {row->all.host_bytes, row->own.host_bytes, row->all.device_bytes, row->own.device_bytes};
     size_t count = !line->table->rows->has_memory ? 0 : line->table->has_device_memory ? 4 : 2;
+    if (line->table->rows->left.any) {
+        put_unknown(line, count);
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         put_memory(&text, bytes[i]);
         put_text(line, &text);
@@ -281,9 +296,14 @@ static void put_row(struct table_text *t, const struct op_row *row)
     struct text text = {0};
     const char *at = names_get(t->names, row->stack)->text;
     put_name(&line, names_get(t->names, row->name));
-    put_times(&line, row);
+    bool unknown = t->rows->left.any, all_unknown = unknown && !row->is_annotation;
+    if (all_unknown) put_unknown(&line, HOST_COLUMNS);
+    else put_host_times(&line, row);
+    if (t->has_device && unknown) put_unknown(&line, DEVICE_COLUMNS);
+    else if (t->has_device) put_device_times(&line, row);
     put_bytes(&line, row);
-    text_format(&text, "%llu", (unsigned long long)row->calls);
+    if (all_unknown) text_puts(&text, "-");
+    else text_format(&text, "%llu", (unsigned long long)row->calls);
     put_text(&line, &text);
     if (t->has_shapes) {
         const struct name *shapes = names_get(t->names, row->shapes);
@@ -328,10 +348,12 @@ void op_table_print(const struct op_rows *rows, size_t limit, struct out *out)
     for (size_t i = 0; i < MIN(limit, rows->count); i++) put_row(&t, &rows->row[i]);
     put_rule(&t);
     text_puts(&text, "Self CPU time total: ");
-    put_time(&text, t.own_us);
+    if (rows->left.any) text_puts(&text, "-");
+    else put_time(&text, t.own_us);
     if (t.has_device) {
         text_format(&text, "\nSelf %s time total: ", t.device_word);
-        put_time(&text, t.own_device_us);
+        if (rows->left.any) text_puts(&text, "-");
+        else put_time(&text, t.own_device_us);
     }
     text_puts(&text, "\n");
     out_write(out, text.data, text.length);

@@ -122,6 +122,11 @@ void critical_path_of(struct critical_path *path, struct scope *scope)
     if (!find_window(scope, &x.window)) return;
     x.choice = &scope->choice;
     x.attribution = scope_attribute(scope);
+    if (left_out_during(scope_left_out(scope), x.window)) {
+        path->failure =
+            "records of device work in it were left out (ENABLE_PROFILER_NAMES, TFI_SCHEDULE or TFI_CAPTURE)";
+        return;
+    }
     x.event_of_span = no_places(process->spans.table.count);
     x.event_of_call = no_places(process->calls.table.count);
     x.event_of_work = no_places(process->works.table.count);

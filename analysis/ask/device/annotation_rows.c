@@ -79,6 +79,7 @@ static void add_process(struct annotation_rows *rows, struct scope *scope)
         rows->works++;
     }
     free(path);
+    scope_left_rows(scope, &rows->left);
     scope_end(scope);
 }
 
@@ -102,5 +103,6 @@ void annotations_free(struct annotation_rows *rows)
 {
     keyed_free(&rows->paths.keyed);
     keyed_free(&rows->keyed);
+    left_rows_free(&rows->left);
     *rows = (struct annotation_rows){0};
 }

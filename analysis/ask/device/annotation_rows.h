@@ -2,7 +2,7 @@
 #ifndef TFA_ANNOTATIONS_H
 #define TFA_ANNOTATIONS_H
 
-#include "ask/selection.h"
+#include "ask/scope.h"
 #include "base/sets/keyed.h"
 
 /* An annotation with the annotations around it. Equal stacks are one path. */
@@ -26,6 +26,7 @@ struct annotation_rows {
     struct annotation_paths paths;
     KEYED_ROWS(struct annotation_row); /* by rank, then the most kernel time first */
     uint64_t works;
+    struct left_rows left;
 };
 
 /* Adds up the chosen work of all processes, which are loaded with the command's needs. Work belongs to the innermost annotation

@@ -50,6 +50,7 @@ void call_sums_add(struct call_sums *sums, struct scope *scope)
 {
     struct made_calls made;
     struct made_call call;
+    sums->unknown |= selects_stages(scope->process) && !scope->choice.by_stage;
     if (is_filtered(scope->choice.options)) scope_attribute(scope);
     made_calls_init(&made, scope->process, sums->names);
     while (made_calls_next(&made, &call)) take_call(sums, scope, &call);

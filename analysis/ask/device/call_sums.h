@@ -16,6 +16,7 @@ struct call_sum {
 struct call_sums {
     struct names *names;
     KEYED_ROWS(struct call_sum);
+    bool unknown; /* calls outside the selected stages are not in a trace */
 };
 
 /* Adds the calls of a process that the filters choose. */

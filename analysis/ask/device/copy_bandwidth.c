@@ -70,6 +70,7 @@ static void add_process(struct adding *a, struct scope *scope)
         if (is_copy && choice_work(choice, i, &when) && choice_in_stage(choice, &at[i]))
             add_copy(a, scope->process, i, (struct interval){w->start[i], w->end[i]});
     }
+    scope_left_rows(scope, &a->rows->left);
     scope_end(scope);
 }
 
@@ -93,5 +94,6 @@ void bandwidth_of(struct copy_rows *rows, const struct selection *chosen, struct
 void bandwidth_free(struct copy_rows *rows)
 {
     keyed_free(&rows->keyed);
+    left_rows_free(&rows->left);
     *rows = (struct copy_rows){0};
 }

@@ -2,7 +2,7 @@
 #ifndef TFA_BANDWIDTH_H
 #define TFA_BANDWIDTH_H
 
-#include "ask/selection.h"
+#include "ask/scope.h"
 #include "base/sets/keyed.h"
 
 struct copy_row {
@@ -17,6 +17,7 @@ struct copy_row {
 struct copy_rows {
     KEYED_ROWS(struct copy_row);
     uint64_t copies;
+    struct left_rows left;
 };
 
 void bandwidth_of(struct copy_rows *rows, const struct selection *chosen, struct names *names);

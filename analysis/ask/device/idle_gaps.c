@@ -25,11 +25,12 @@ static struct idle_row *add_row(struct idle_rows *rows, int64_t rank, int64_t de
 /* ---- one process ---- */
 
 /* Adds the gaps of one stream, whose works are first to end - 1. */
-static void take_lane(struct idle_rows *rows, const struct process *process, const struct lane_works *works,
-                      size_t first, size_t end)
+static void take_lane(struct idle_rows *rows, struct scope *scope, const struct lane_works *works, size_t first,
+                      size_t end)
 {
+    const struct process *process = scope->process;
     const struct lane *lane = &process->lane[works->work[first].lane];
-    int64_t until = works->work[first].start;
+    int64_t until = works->work[first].start, began = until;
     struct idle_row row = {0};
     bool any = false;
     for (size_t i = first; i < end; i++) {
@@ -48,21 +49,23 @@ static void take_lane(struct idle_rows *rows, const struct process *process, con
     if (!row.works && !any) return;
     struct idle_row *added = add_row(rows, process->rank, lane->device, lane->stream);
     added->works = row.works;
+    added->unknown = left_out_of(scope_left_out(scope), (struct interval){began, until}, works->work[first].lane);
     memcpy(added->time, row.time, sizeof row.time);
     rows->works += row.works;
 }
 
 static void *reduce_idle(struct scope *scope)
 {
-    const struct process *process = scope->process;
     struct idle_rows *rows = mem_zero(1, sizeof *rows);
     struct lane_works works;
     lane_works_init(&works, scope);
     for (size_t first = 0, end; first < works.count; first = end) {
         for (end = first + 1; end < works.count && works.work[end].lane == works.work[first].lane;) end++;
-        take_lane(rows, process, &works, first, end);
+        take_lane(rows, scope, &works, first, end);
     }
     lane_works_free(&works);
+    rows->unknown = !rows->count && scope_left_out(scope)->count;
+    for (size_t i = 0; i < rows->count; i++) rows->unknown |= rows->row[i].unknown;
     return rows;
 }
 
@@ -96,6 +99,7 @@ static void join_idle_rows(struct idle_rows *rows)
         }
         struct idle_row *to = &rows->row[kept - 1];
         to->works += rows->row[i].works;
+        to->unknown |= rows->row[i].unknown;
         for (int c = 0; c < NR_IDLE_CAUSES; c++) to->time[c] = add_ns(to->time[c], rows->row[i].time[c]);
     }
     rows->count = kept;
@@ -107,6 +111,7 @@ void idle_collect(struct idle_rows *rows, void *const *taken, size_t count)
     for (size_t i = 0; i < count; i++) {
         const struct idle_rows *of_process = taken[i];
         rows->works += of_process->works;
+        rows->unknown |= of_process->unknown;
         for (size_t k = 0; k < of_process->count; k++) {
             const struct idle_row *row = &of_process->row[k];
             *add_row(rows, row->rank, row->device, row->stream) = *row;

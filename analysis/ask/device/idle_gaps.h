@@ -9,6 +9,7 @@ enum idle_cause { IDLE_HOST, IDLE_KERNEL, IDLE_OTHER, NR_IDLE_CAUSES };
 struct idle_row {
     int64_t rank, device, stream; /* device -1: unknown, or all together */
     uint64_t works;
+    bool unknown; /* some work of the stream is not in the trace */
     int64_t time[NR_IDLE_CAUSES];
 };
 
@@ -16,6 +17,7 @@ struct idle_rows {
     struct idle_row *row;
     size_t count, capacity;
     uint64_t works; /* chosen works of all rows */
+    bool unknown;   /* of some row */
 };
 
 /* Makes a struct idle_rows of the work of a process that the filters choose. */

@@ -94,6 +94,7 @@ void patterns_sort(struct patterns *patterns)
 void patterns_free(struct patterns *patterns)
 {
     map_free(&patterns->place);
+    left_rows_free(&patterns->left);
     free(patterns->item);
     free(patterns->row);
     *patterns = (struct patterns){0};
@@ -235,6 +236,7 @@ static void add_process(struct patterns *patterns, struct scope *scope, struct n
     }
     if (count) qsort_r(list, count, sizeof *list, by_launch, (void *)&p->works);
     add_sequences(patterns, p, &places, list, count);
+    scope_left_rows(scope, &patterns->left);
     scope_end(scope);
     free(list);
     free(places.place);

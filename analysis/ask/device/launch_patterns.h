@@ -2,7 +2,7 @@
 #ifndef TFA_PATTERNS_H
 #define TFA_PATTERNS_H
 
-#include "ask/selection.h"
+#include "ask/scope.h"
 
 struct pattern {
     int64_t rank;
@@ -17,6 +17,7 @@ struct patterns {
     uint32_t *item;
     size_t items, item_capacity;
     struct map place;
+    struct left_rows left;
     uint64_t matches; /* operators whose name matches, with kernels or without */
 };
 

@@ -152,6 +152,7 @@ void launch_sums_add(struct launch_sums *l, struct scope *scope)
     take_dispatches(l, &t);
     l->has_operators |= t.has_operators;
     if (l->wants_counts) counts_add_stages(&l->counts, scope, calls, t.has_operators);
+    scope_left_rows(scope, &l->left);
     made_calls_free(&made);
     free(t.started);
 }
@@ -174,6 +175,7 @@ void launch_sums_end(struct launch_sums *l)
 void launch_sums_free(struct launch_sums *l)
 {
     counts_free(&l->counts);
+    left_rows_free(&l->left);
     keyed_free(&l->keyed);
     map_free(&l->kind_of);
     map_free(&l->is_native);

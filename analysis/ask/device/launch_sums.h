@@ -23,6 +23,7 @@ struct launch_sums {
     struct map is_native; /* by name: 1 for an operator of another library */
     struct counts counts; /* with wants_counts, after launch_sums_end */
     bool has_operators;   /* a trace has such records */
+    struct left_rows left;
 };
 
 /* Adds the calls of a process that the filters choose. */

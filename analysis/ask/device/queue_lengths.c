@@ -103,6 +103,18 @@ void queue_sort(struct queue_rows *rows)
 
 /* ---- one process ---- */
 
+/* What waits in a queue is unknown if some of it is not in the trace. */
+static void find_unknown(struct queue_rows *rows, size_t before, struct scope *scope, const struct lane_works *works,
+                         size_t first, size_t end)
+{
+    struct interval when = {works->work[first].start, works->work[end - 1].start};
+    for (size_t i = first; i < end; i++)
+        if (works->work[i].has_launch) when.start = MIN(when.start, works->work[i].launched);
+    const struct left_out *left = scope_left_out(scope);
+    if (rows->count > before && (left_out_during(left, when) || left_out_of(left, when, works->work[first].lane)))
+        rows->row[before].known = false;
+}
+
 static void *reduce_queue(struct scope *scope)
 {
     const struct process *process = scope->process;
@@ -112,6 +124,7 @@ static void *reduce_queue(struct scope *scope)
     for (size_t first = 0, end; first < works.count; first = end) {
         const struct lane *lane = &process->lane[works.work[first].lane];
         struct queue_changes changes = {0};
+        size_t before = rows->count;
         for (end = first; end < works.count && works.work[end].lane == works.work[first].lane; end++) {
             const struct lane_work *w = &works.work[end];
             if (!w->has_launch) continue;
@@ -120,8 +133,10 @@ static void *reduce_queue(struct scope *scope)
         }
         queue_add(rows, (struct queue_row){.rank = process->rank, .device = lane->device, .stream = lane->stream},
                   &changes, works.window);
+        find_unknown(rows, before, scope, &works, first, end);
         free(changes.change);
     }
+    rows->unknown = !rows->count && scope_left_out(scope)->count;
     lane_works_free(&works);
     return rows;
 }
@@ -143,6 +158,7 @@ void queue_collect(struct queue_rows *rows, void *const *taken, size_t count)
         const struct queue_rows *of_process = taken[i];
         for (size_t k = 0; k < of_process->count; k++) new_row(rows, &of_process->row[k]);
         rows->works += of_process->works;
+        rows->unknown |= of_process->unknown;
     }
     queue_sort(rows);
 }

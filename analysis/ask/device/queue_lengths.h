@@ -30,6 +30,7 @@ struct queue_rows {
     struct queue_row *row;
     size_t count, capacity;
     uint64_t works; /* works of all rows: chosen starts */
+    bool unknown;   /* a process has no row because its work is not in the trace */
 };
 
 void queue_change(struct queue_changes *changes, struct queue_change change);

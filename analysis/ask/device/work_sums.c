@@ -136,6 +136,7 @@ void work_sums_add(struct work_sums *b, struct scope *scope)
     struct by_operator operators = {0};
     for (size_t i = 0; i < process->works.table.count; i++) add_work(b, &scope->choice, &operators, i);
     end_operators(b, &operators, process->rank);
+    scope_left_rows(scope, &b->left);
     b->unlinked += a->unlinked;
     b->replayed += a->replayed;
     b->uncaptured += a->uncaptured;
@@ -161,5 +162,6 @@ void work_sums_free(struct work_sums *b)
     for (size_t i = 0; i < b->count; i++) values_free(&b->row[i].values);
     keyed_free(&b->keyed);
     map_free(&b->kernels);
+    left_rows_free(&b->left);
     work_kinds_free(&b->kinds);
 }

@@ -30,6 +30,7 @@ struct work_sums {
     int64_t kernel_time;
     uint64_t launches, via[NR_VIAS], unlinked, replayed, uncaptured;
     struct map kernels; /* by name */
+    struct left_rows left;
 };
 
 void work_sums_init(struct work_sums *sums, const struct breakdown_rules *rules, struct names *names);

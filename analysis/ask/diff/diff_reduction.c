@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/choice.h"
 #include "ask/ops/walk.h"
 #include "ask/stages/stage_table.h"
 
@@ -61,6 +60,10 @@ static void take_events(struct diff_taken *taken, struct scope *scope)
     struct names *names = &scope->chosen->model->names;
     struct work_kinds kinds;
     if (choice_needs_launches(scope->choice.options, scope->process)) scope_attribute(scope);
+    struct left_rows left = {0};
+    scope_left_rows(scope, &left);
+    taken->unknown = left.any;
+    left_rows_free(&left);
     work_kinds_init(&kinds, &exact_kinds, names);
     if (diff_by(scope->choice.options) == BY_OP) take_operators(taken, &scope->choice, names);
     else take_works(taken, &scope->choice, &kinds);

@@ -21,6 +21,7 @@ struct diff_taken {
     size_t count, capacity;
     struct map places; /* while taking: index by name and kind */
     bool has_stages;
+    bool unknown; /* the sums lack work or operators that are not in the trace */
 };
 
 /* The reduction of `diff`; its summaries are struct diff_taken. */

@@ -120,6 +120,7 @@ void diff_collect(struct diff *diff, int side, const struct selection *chosen, v
     for (size_t i = 0; i < chosen->processes; i++) {
         const struct diff_taken *t = taken[i];
         int64_t rank = chosen->process[i]->rank;
+        diff->unknown[side] |= t->unknown && diff_ranks_has(ranks, side, rank);
         for (size_t k = 0; diff_ranks_has(ranks, side, rank) && k < t->count; k++) {
             const struct diff_item *item = &t->item[k];
             if (is_left_out(t, item, &with_stages, rank)) continue;

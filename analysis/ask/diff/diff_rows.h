@@ -30,6 +30,7 @@ struct diff {
     size_t count, capacity;
     struct map places; /* index by name and kind */
     bool has_total[SIDES];
+    bool unknown[SIDES];  /* the sums lack work that is not in the traces */
     int64_t total[SIDES]; /* where rows do not contain each other */
 };
 

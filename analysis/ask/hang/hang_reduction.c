@@ -145,11 +145,6 @@ static void take_collectives(struct hang_taken *taken, struct map *place, const 
 
 /* ---- the process ---- */
 
-static bool selects_stages(const struct process *p)
-{
-    return p->names_asked && strcmp(p->names_asked, "*") != 0;
-}
-
 /* True if records may be lost that tell of collectives: neither those of devices nor those of allocators do. */
 static bool loses_collectives(const struct process *p)
 {

@@ -114,6 +114,7 @@ void op_row_add(struct op_rows *rows, size_t place, const struct addition *a, si
 
 void op_rows_add(struct op_rows *rows, struct scope *scope)
 {
+    scope_left_rows(scope, &rows->left);
     if (!rows->device_word) rows->device_word = scope->process->device_word;
     if (scope->process->unheld.trace) op_rows_sweep(rows, scope);
     else op_rows_hold(rows, scope);
@@ -142,4 +143,5 @@ void op_rows_free(struct op_rows *rows)
     keyed_free(&rows->keyed);
     map_free(&rows->flat_shapes);
     map_free(&rows->frames);
+    left_rows_free(&rows->left);
 }

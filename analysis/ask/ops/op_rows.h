@@ -42,6 +42,7 @@ struct op_rows {
     bool has_memory, has_device;    /* the trace of some process has them */
     const char *device_word;        /* torch's word for the devices of the first trace; NULL: CUDA */
     uint64_t events;
+    struct left_rows left;
 };
 
 void op_rows_add(struct op_rows *rows, struct scope *scope);

@@ -139,7 +139,7 @@ int64_t *stages_done(const struct choice *choice, const struct names *names)
     if (!works && !p->stage_times.table.count && !p->elsewheres && !unknown) return NULL;
     int64_t *done = mem_zero(r->table.count, sizeof *done);
     bool *chosen = mem_zero(works, sizeof *chosen);
-    for (size_t i = 0; i < works; i++) chosen[i] = choice_work_at_any_time(choice, i);
+    for (size_t i = 0; i < works; i++) chosen[i] = choice_stage_work_at_any_time(choice, i);
     for (size_t i = 0; i < r->table.count; i++) done[i] = r->end[i];
     add_own(choice, done, chosen);
     bool *crosses = hand_on(choice, done);

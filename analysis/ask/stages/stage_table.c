@@ -352,7 +352,7 @@ static void add_works(const struct counting *c)
     uint32_t *works = kernels ? works_by_call(a) : NULL;
     struct work work = {.host = -1};
     for (size_t i = 0; i < w->table.count; i++) {
-        if (!choice_work(c->choice, i, &work.when)) continue;
+        if (!choice_stage_work(c->choice, i, &work.when)) continue;
         work.number = ++c->table->epoch;
         work.device = p->lane[w->lane[i]].device;
         work.is_kernel = w->event_class[i] == CLASS_KERNEL;

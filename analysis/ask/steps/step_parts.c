@@ -41,6 +41,7 @@ struct taking {
     const struct process *process;
     const struct attribution *attribution;
     const struct choice *choice;
+    const struct left_out *left_out;
     struct step *step;
     size_t count;
     struct intervals part[PART_OTHER]; /* when the events of each part happen */
@@ -272,6 +273,7 @@ static void add_rows(struct taking *t, struct steps *steps)
                                .known = t->known | 1u << PART_OTHER | 1u << PART_DATALOADER,
                                .number = step->number};
         if (!is_shown(step)) continue;
+        if (left_out_during(t->left_out, (struct interval){step->start, step->end})) row.known = 0;
         row.part[PART_OTHER] = row.total;
         steps->row = mem_grow(steps->row, &steps->capacity, steps->count + 1, sizeof row);
         steps->row[steps->count++] = row;
@@ -303,6 +305,8 @@ static void add_devices(struct taking *t, struct steps *steps)
         if (i + 1 == t->count || !is_shown(&t->step[i + 1])) intervals_add(&times, t->step[from].start, t->step[i].end);
     }
     intervals_merge(&times);
+    for (size_t i = 0; i < times.count && !steps->unknown; i++)
+        steps->unknown = left_out_during(t->left_out, times.interval[i]);
     step_devices(steps, t->choice, &t->chosen->model->names, &times);
     intervals_free(&times);
 }
@@ -314,6 +318,7 @@ static void *reduce_steps(struct scope *scope)
     struct steps *steps = mem_zero(1, sizeof *steps);
     struct taking t = {.chosen = scope->chosen, .process = scope->process, .choice = &scope->choice};
     t.attribution = scope_attribute(scope);
+    t.left_out = scope_left_out(scope);
     find_steps(&t);
     steps->whole = t.count == 0;
     if (steps->whole) make_whole(&t);
@@ -366,6 +371,7 @@ static void append(struct steps *steps, const struct steps *of_process)
         mem_grow(steps->device, &steps->device_capacity, steps->devices + of_process->devices, sizeof *steps->device);
     for (size_t i = 0; i < of_process->count; i++) steps->row[steps->count++] = of_process->row[i];
     for (size_t i = 0; i < of_process->devices; i++) steps->device[steps->devices++] = of_process->device[i];
+    steps->unknown |= of_process->unknown;
     steps->cut += of_process->cut;
     steps->works += of_process->works;
     steps->whole += of_process->whole && of_process->count;

@@ -24,7 +24,7 @@ enum step_part {
 struct step_row {
     int64_t rank, start, total;
     int64_t part[NR_PARTS]; /* their sum is `total` */
-    unsigned known;         /* bit i: the trace can have events of part i */
+    unsigned known;         /* bit i: the trace can have events of part i; 0: nor is `total` known */
     uint32_t number;        /* the N of ProfilerStep#N; NO_PLACE: the whole trace, because it has no steps */
 };
 
@@ -47,6 +47,7 @@ struct steps {
     size_t devices, device_capacity;
     uint64_t cut;   /* last steps that were left out, because the profiler may have missed some of their kernels */
     uint64_t whole; /* processes without steps */
+    bool unknown;   /* some work of the steps is not in the trace */
     uint64_t works; /* device work on the chosen devices and streams */
 };
 

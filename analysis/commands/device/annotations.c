@@ -42,6 +42,7 @@ static void emit_annotation(struct session *session, const struct annotation_row
     emit_row(e);
     emit_known(e, "rank", row->rank);
     emit_text(e, "annotation", model_name(&session->model, rows->paths.row[row->path].name));
+    emit_hide(e, left_rows_stage(&rows->left, row->rank, rows->paths.row[row->path].name));
     emit_values(e, row);
     emit_stack(session, &rows->paths, row->path);
     emit_row_end(e);
@@ -59,6 +60,7 @@ void cmd_annotations(struct session *session)
         if (!top || i < top) emit_annotation(session, &rows, &rows.row[i]);
     }
     emit_totals(&session->emit);
+    emit_hide(&session->emit, rows.left.any);
     emit_values(&session->emit, &sum);
     emit_end(&session->emit);
     if (!rows.works && !is_filtered(&session->options))

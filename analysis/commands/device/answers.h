@@ -31,6 +31,7 @@ void kinds_add(const struct timeline *timeline, int64_t total[INTERVALS_COMBINAT
 struct pattern_sums {
     uint64_t patterns, count, matches, shown;
     int64_t device, host;
+    bool unknown;
 };
 
 /* False, after a message, without --operator. */

@@ -46,10 +46,12 @@ void cmd_bandwidth(struct session *session)
         emit_row(e);
         emit_known(e, "rank", rows.row[i].rank);
         emit_text(e, "kind", model_name(&session->model, rows.row[i].kind));
+        emit_hide(e, left_rows_rank(&rows.left, rows.row[i].rank));
         emit_values(e, &rows.row[i]);
         emit_row_end(e);
     }
     emit_totals(e);
+    emit_hide(e, rows.left.any);
     emit_values(e, &sum);
     emit_end(e);
     if (!rows.copies && !is_filtered(&session->options))

@@ -133,6 +133,7 @@ static void emit_sums(struct session *session, const struct sums *sums)
     else emit_null(e, "path_us");
     if (sums->steps) emit_us(e, "span_us", span);
     else emit_null(e, "span_us");
+    emit_hide(e, sums->failed && !sums->steps);
     emit_count(e, "paths", ranks);
     emit_count(e, "path_nodes", sums->steps + ranks);
     emit_count(e, "nodes", nodes);

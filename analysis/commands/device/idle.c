@@ -31,11 +31,13 @@ static void emit_rows(struct session *session, const struct idle_rows *rows, rou
         emit_known(e, "rank", row->rank);
         emit_known(e, "device", row->device);
         emit_known(e, "stream", row->stream);
+        emit_hide(e, row->unknown);
         emit_count(e, "works", row->works);
         emit_times(session, row->time, round);
         emit_row_end(e);
     }
     emit_totals(e);
+    emit_hide(e, rows->unknown);
     emit_count(e, "works", rows->works);
     emit_times(session, sum, round);
     emit_end(e);

@@ -51,12 +51,14 @@ static void emit_kinds(struct session *session, const struct timeline *timeline,
         double share = 100.0 * (double)row[i].total / (double)all;
         emit_row(e);
         emit_text(e, "kind", row[i].kind);
+        emit_hide(e, timeline->unknown);
         emit_us(e, "total_us", timeline_ns(timeline, row[i].total));
         emit_pct(e, "pct", round ? round(share) : share);
         emit_row_end(e);
         free(row[i].kind);
     }
     emit_totals(e);
+    emit_hide(e, timeline->unknown);
     emit_us(e, "total_us", timeline_ns(timeline, all));
     emit_end(e);
 }

@@ -14,6 +14,7 @@ void emit_overlap(struct emit *e, const struct timeline *timeline, const struct 
     int64_t overlap = intervals_overlap(communication, &rank->kind[WORK_COMPUTATION]);
     emit_row(e);
     emit_known(e, "rank", rank->rank);
+    emit_hide(e, rank->unknown);
     if (rank->works) {
         emit_us(e, "overlap_us", timeline_ns(timeline, overlap));
         emit_us(e, "communication_us", timeline_ns(timeline, total));

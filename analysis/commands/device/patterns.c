@@ -26,6 +26,7 @@ void patterns_print(struct session *session, const struct patterns *patterns, st
                      session->options.names == NAMES_SHORT ? patterns->items : 0);
     sums->matches += patterns->matches;
     sums->patterns += patterns->count;
+    sums->unknown |= patterns->left.any;
     for (size_t i = 0; i < patterns->count; i++) {
         const struct pattern *row = &patterns->row[i];
         sums->count += row->count;
@@ -34,6 +35,7 @@ void patterns_print(struct session *session, const struct patterns *patterns, st
         if (top && sums->shown++ >= top) continue;
         emit_row(e);
         emit_known(e, "rank", row->rank);
+        emit_hide(e, left_rows_rank(&patterns->left, row->rank));
         emit_count(e, "count", row->count);
         emit_count(e, "kernels", row->length - 1);
         emit_us(e, "gpu_us", row->device);
@@ -55,6 +57,7 @@ bool patterns_have_name(struct session *session)
 void patterns_end(struct session *session, const struct pattern_sums *sums)
 {
     emit_totals(&session->emit);
+    emit_hide(&session->emit, sums->unknown);
     emit_count(&session->emit, "patterns", sums->patterns);
     emit_count(&session->emit, "count", sums->count);
     emit_us(&session->emit, "gpu_us", sums->device);

@@ -24,7 +24,7 @@ static void emit_rows(struct session *session, const struct queue_rows *rows)
     struct emit *e = &session->emit;
     uint64_t top = session->options.top;
     int64_t blocked = 0;
-    bool known = true;
+    bool known = !rows->unknown;
     for (size_t i = 0; i < rows->count; i++) {
         known &= rows->row[i].known;
         blocked = add_ns(blocked, rows->row[i].blocked);

@@ -15,7 +15,8 @@ static void emit_step(struct emit *e, const struct step_row *row)
     emit_known(e, "rank", row->rank);
     if (row->number == NO_PLACE) emit_null(e, "step");
     else emit_count(e, "step", row->number);
-    emit_us(e, "total_us", row->total);
+    if (row->known) emit_us(e, "total_us", row->total);
+    else emit_null(e, "total_us");
     for (int part = 0; part < NR_PARTS; part++)
         if (row->known >> part & 1) emit_us(e, part_keys[part], row->part[part]);
         else emit_null(e, part_keys[part]);
@@ -36,10 +37,11 @@ static void emit_sums(struct emit *e, const struct steps *steps)
     struct step_device sum = steps_sum(steps);
     emit_totals(e);
     emit_count(e, "steps", steps->count);
+    emit_hide(e, steps->unknown);
     emit_shares(e, &sum);
     if (e->format != FORMAT_JSON) return;
     emit_open(e, "devices", true);
-    for (size_t i = 0; i < steps->devices; i++) {
+    for (size_t i = 0; i < steps->devices && !steps->unknown; i++) {
         emit_open(e, NULL, false);
         emit_known(e, "rank", steps->device[i].rank);
         emit_known(e, "device", steps->device[i].device);

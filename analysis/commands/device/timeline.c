@@ -48,6 +48,7 @@ void emit_timeline(struct emit *e, const struct timeline *timeline, const struct
     struct shares s = shares_of(rank);
     emit_row(e);
     emit_known(e, "rank", rank->rank);
+    emit_hide(e, rank->unknown);
     if (rank->works) emit_us(e, "total_us", timeline_ns(timeline, s.total));
     else emit_null(e, "total_us");
     emit_share(e, timeline, rank, "busy", s.busy);
@@ -76,6 +77,7 @@ void timeline_answer(struct session *session, const struct timeline *timeline, e
     for (size_t i = 0; i < timeline->count; i++) emit_one(&session->emit, timeline, &timeline->rank[i]);
     emit_totals(&session->emit);
     emit_count(&session->emit, "ranks", timeline->count);
+    emit_hide(&session->emit, timeline->unknown);
     emit_count(&session->emit, "works", timeline->works);
     emit_end(&session->emit);
     say_unknown(timeline, &session->options);
