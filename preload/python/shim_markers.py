@@ -208,6 +208,8 @@ def _mark_refused(context, module, given):
 
 
 def _mark_opened(context, module):
+    if not context.enabled:
+        return
     alone = hasattr(context, '_alone')
     if alone:
         _mark_begin(context, module)
@@ -249,20 +251,26 @@ def _mark_cache_dit(module):
 
     def make_enter(theirs):
         def __enter__(self):
-            if not hasattr(self, '_alone'):
-                theirs(self)
-            if self.enabled and not _is_compiling():
-                _mark_opened(self, module)
+            if hasattr(self, '_alone'):
+                if self.enabled and not _is_compiling():
+                    _mark_opened(self, module)
+                return self
+            theirs(self)
+            opened(self, module)
             return self
         return __enter__
 
     def make_exit(theirs):
         def __exit__(self, exc_type, exc_val, exc_tb):
-            if self.enabled and not _is_compiling():
-                _mark_closed(self)
-            if not hasattr(self, '_alone'):
-                theirs(self, exc_type, exc_val, exc_tb)
+            if hasattr(self, '_alone'):
+                if self.enabled and not _is_compiling():
+                    _mark_closed(self)
+                return
+            closed(self)
+            theirs(self, exc_type, exc_val, exc_tb)
         return __exit__
+
+    opened, closed = _hidden(_mark_opened), _hidden(_mark_closed)  # cache-dit's profiler runs and records Python functions
 
     for name, make in (('__init__', make_init), ('__enter__', make_enter), ('__exit__', make_exit)):
         _replace(module.ProfilerContext, name, make)
