@@ -50,7 +50,7 @@
 #include "record/writer.h"
 #include "stage/stage.h"
 #include "stage/timing.h"
-#include "stage/unmatched.h"
+#include "stage/unmatched_names.h"
 #include "torch/torch.h"
 
 #define TEXT_BYTES (60u << 10)

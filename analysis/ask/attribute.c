@@ -11,7 +11,7 @@
 
 #include "ask/stages/order.h"
 #include "base/runs.h"
-#include "base/sets/near.h"
+#include "base/sets/finger_search.h"
 #include "model/graphs.h"
 
 const char *const via_names[NR_VIAS] = {

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "ask/stages/at.h"
-#include "ask/stages/named.h"
+#include "ask/stages/same_name.h"
 #include "base/runs.h"
-#include "base/sets/near.h"
+#include "base/sets/finger_search.h"
 #include "model/load/load_kineto.h"
 #include "model/step_ranges.h"
 

@@ -27,7 +27,7 @@ struct selection {
     int64_t last;                    /* time of their last record; INT64_MIN: none has a time */
     uint32_t *stages;                /* by name of a range: 0 if --stage matches; NULL: --stage is not given */
     size_t stages_known;             /* names in `stages` */
-    struct shared_once *open_stages; /* ask/io/open.h */
+    struct shared_once *open_stages; /* ask/io/open_times.h */
     struct shared_once *compat;      /* what the rules of another tool share */
 };
 

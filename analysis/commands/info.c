@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "ask/unmatched.h"
+#include "ask/unmatched_names.h"
 #include "commands/session.h"
 
 /* Prints a moment as ISO 8601 with microseconds, in UTC. */

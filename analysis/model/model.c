@@ -3,7 +3,7 @@
 
 #include "base/hash.h"
 #include "model/needs/guard.h"
-#include "model/pieces.h"
+#include "model/range_pieces.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -52,7 +52,7 @@ uint32_t *no_places(size_t count); /* returns an array of NO_PLACE; the caller f
 /* Added to TFI_RANGE_*: the range has no end record. Its `end` is the last moment of its process, or of its thread
  * if records are lost. */
 #define RANGE_UNFINISHED 0x80000000u
-/* A later piece of a range that left its thread and came back (pieces.h): not counted as a call. */
+/* A later piece of a range that left its thread and came back (range_pieces.h): not counted as a call. */
 #define RANGE_CONTINUED 0x40000000u
 
 struct range_detail {

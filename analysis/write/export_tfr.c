@@ -16,7 +16,7 @@
 #include "model/join.h"
 #include "read/stream/stream.h"
 #include "write/export_kineto.h"
-#include "write/merged.h"
+#include "write/chrome_merge.h"
 #include "write/values.h"
 
 const struct needs export_tfr_needs = {.traces = true,

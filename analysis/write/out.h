@@ -9,7 +9,7 @@
 
 #include "base/file_out.h"
 #include "base/gzip_out.h"
-#include "base/visible.h"
+#include "base/escape.h"
 
 enum { OUT_BUFFER = 1 << 16 };
 

@@ -8,7 +8,7 @@
 #include "cuda/graphs.h"
 #include "cuda/call_values.h"
 #include "cupti/client.h"
-#include "hooks/recorded.h"
+#include "hooks/call_record.h"
 
 /* Result of a wrapper that finds no original: CUDA_ERROR_NOT_FOUND and cudaErrorSymbolNotFound. */
 #define TFI_CUDA_MISSING 500

@@ -1,7 +1,7 @@
 /* cudart.c - defines the wrappers of cudart.def, the CUDA runtime API.
  *
  * __CUDA_API_VERSION_INTERNAL makes the header declare every ABI variant under its own name. Rows whose prototypes
- * differ between releases have their bodies in cudart_changed.c.
+ * differ between releases have their bodies in cudart_versions.c.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include "cuda/cudart_compat.h"
@@ -12,7 +12,7 @@
 #include "cuda/routes.h"
 #include "stage/allocator_segments.h"
 
-/* cudart_changed.c relies on this: the structure fits one register. */
+/* cudart_versions.c relies on this: the structure fits one register. */
 _Static_assert(sizeof(struct cudaMemLocation) == 8, "cudaMemLocation");
 
 #define LIBRARY(name, soname)

@@ -13,7 +13,7 @@
 #include "cuda/cuda_calls.h"
 #include "hooks/hooks.h"
 #include "record/background.h"
-#include "stage/wanted.h"
+#include "stage/recording_state.h"
 
 /* Finds the context and the stream of a launch; false if the stream is being captured or belongs to another
  * context than the current one. */

@@ -28,7 +28,7 @@
 #include "base/sys.h"
 #include "control/config.h"
 #include "hang/other_frames.h"
-#include "hang/raised.h"
+#include "hang/uncaught.h"
 #include "python/python.h"
 #include "record/clock.h"
 #include "record/strings.h"

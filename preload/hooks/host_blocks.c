@@ -18,7 +18,7 @@
 #include "record/enter.h"
 #include "record/strings.h"
 #include "stage/allocator_totals.h"
-#include "stage/wanted.h"
+#include "stage/recording_state.h"
 
 static void given(const void *block, size_t bytes);
 static size_t taken(const void *block);

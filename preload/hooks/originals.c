@@ -2,7 +2,7 @@
  *
  * Only hooks of functions that take the loader's lock themselves come here: it is taken here too.
  * Originals of a library are looked up in the library itself, if it is already mapped (RTLD_NOLOAD), because RTLD_NEXT
- * does not see libraries that were opened RTLD_LOCAL. A failed look-up goes on outside the table (elsewhere.c), and is
+ * does not see libraries that were opened RTLD_LOCAL. A failed look-up goes on outside the table (hidden_originals.c), and is
  * tried again at the next call.
  *
  * A process may hold two major versions of a library, each with clients of its own, and wheels rename the copies they
@@ -19,7 +19,7 @@
 #include "base/raw_dlsym.h"
 #include "control/config.h"
 #include "hooks/copies.h"
-#include "hooks/elsewhere.h"
+#include "hooks/hidden_originals.h"
 #include "hooks/hooks.h"
 
 #define MAX_SONAME 64

@@ -18,7 +18,7 @@
 #include "record/clock.h"
 #include "record/enter.h"
 #include "record/strings.h"
-#include "stage/wanted.h"
+#include "stage/recording_state.h"
 
 __thread unsigned tfi_vforked;
 

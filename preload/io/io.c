@@ -24,7 +24,7 @@
 #include "record/enter.h"
 #include "record/strings.h"
 #include "record/thread.h"
-#include "stage/wanted.h"
+#include "stage/recording_state.h"
 #include "stage/watch.h"
 
 bool tfi_io_on;

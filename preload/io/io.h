@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <sys/uio.h>
 
-#include "hooks/recorded.h"
+#include "hooks/call_record.h"
 #include "io/descriptors.h"
 
 /* Finds out which file the call is about. */

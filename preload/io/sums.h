@@ -2,7 +2,7 @@
 #ifndef TFI_IO_SUMS_H
 #define TFI_IO_SUMS_H
 
-#include "hooks/recorded.h"
+#include "hooks/call_record.h"
 
 /* A finished call. */
 struct tfi_sum {

@@ -2,7 +2,7 @@
 #ifndef TFI_NCCL_CALLS_H
 #define TFI_NCCL_CALLS_H
 
-#include "hooks/recorded.h"
+#include "hooks/call_record.h"
 #include "nccl/communicators.h"
 
 /* Result of a wrapper that finds no original: ncclSystemError. */

@@ -31,7 +31,7 @@
 #include "record/enter.h"
 #include "record/log.h"
 #include "record/strings.h"
-#include "stage/wanted.h"
+#include "stage/recording_state.h"
 
 #define VARIABLE "NCCL_PROFILER_PLUGIN"
 #define STATIC "STATIC_PLUGIN"

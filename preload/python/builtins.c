@@ -23,8 +23,8 @@
 #include "stage/allocator_totals.h"
 #include "stage/stage.h"
 #include "stage/timing.h"
-#include "stage/unmatched.h"
-#include "stage/wanted.h"
+#include "stage/unmatched_names.h"
+#include "stage/recording_state.h"
 
 #define INT64 2 /* NVTX_PAYLOAD_TYPE_INT64 */
 

@@ -17,7 +17,7 @@
 #include "record/enter.h"
 #include "record/strings.h"
 #include "record/thread.h"
-#include "stage/wanted.h"
+#include "stage/recording_state.h"
 #include "torch/torch.h"
 
 /* ---- libtorch ---- */

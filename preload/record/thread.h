@@ -77,7 +77,7 @@ struct tfi_thread {
     uint64_t orders;                                  /* ranges put on the stack so far */
     struct tfi_open_domain domains[TFI_OPEN_DOMAINS]; /* see open_stack.c */
     uintptr_t frame[TFI_CALL_FRAMES];                 /* frames of the calls in progress; see tfi_calls_left() */
-    uint16_t recent[TFI_RECENT]; /* offsets of calls in its chunk, in units of 8; 0: none. See hooks/recorded.c */
+    uint16_t recent[TFI_RECENT]; /* offsets of calls in its chunk, in units of 8; 0: none. See hooks/call_record.c */
     uint64_t ranges;             /* ranges opened so far: the low part of their ids */
     uint32_t nccl_groups;        /* groups of NCCL calls it has open */
     uint64_t graph_node;         /* the last node it has captured; see graphs.c */

@@ -18,7 +18,7 @@
 #include "record/strings.h"
 #include "stage/allocator_segments.h"
 #include "stage/allocator_totals.h"
-#include "stage/wanted.h"
+#include "stage/recording_state.h"
 #include "stage/watch.h"
 #include "torch/torch.h"
 

@@ -15,7 +15,7 @@
 #include "record/clock.h"
 #include "record/strings.h"
 #include "record/thread.h"
-#include "stage/wanted.h"
+#include "stage/recording_state.h"
 #include "torch/cxx.h"
 #include "torch/values.h"
 

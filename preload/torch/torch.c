@@ -32,7 +32,7 @@
 #include "record/strings.h"
 #include "record/thread.h"
 #include "stage/stage.h"
-#include "stage/wanted.h"
+#include "stage/recording_state.h"
 #include "stage/watch.h"
 
 #define SCOPES 10         /* at::RecordScope::NUM_SCOPES */

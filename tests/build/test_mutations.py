@@ -44,7 +44,7 @@ ROWS = [
         '    tfi_signals_on();\n    errno = error;\n    return t;',
         '    tfi_signals_on();\n    (void)error;\n    return t;'),
     # Result and errno of every call change places.
-    row('columns-of-a-call-swapped', 'fixture.py::test_dump[now-whole]', 'preload/hooks/recorded.c',
+    row('columns-of-a-call-swapped', 'fixture.py::test_dump[now-whole]', 'preload/hooks/call_record.c',
         'rec->result = result;\n    rec->error = errno;',
         'rec->result = errno;\n    rec->error = (int32_t)result;'),
     # Repeated calls have the arguments of another call.
@@ -108,7 +108,7 @@ ROWS = [
         'link->thread == before->thread;'),
     # A suspended coroutine gets its thread's work of that time.
     row('pauses-ignored', 'operators_export.py::test_a_coroutine_has_the_time_it_ran_and_the_time_from_entry_to_exit',
-        'analysis/model/pieces.c',
+        'analysis/model/range_pieces.c',
         'cut->running = p->is_resume[pause];',
         'cut->running = true;'),
     # A coroutine that awaits itself takes longer than its outermost call.
@@ -510,7 +510,7 @@ ROWS = [
     row('formula-in-csv', "hostile_text.py::test_formulas_in_csv[--'-]", 'analysis/write/emit.c',
         '!right && is_formula(text, length)', 'right && is_formula(text, length)'),
     # An event with a control character of two bytes changes the terminal.
-    row('escape-reaches-the-terminal', 'writing_on_cores.py::test_events_are_valid_json_on_any_number_of_cores[1]', 'analysis/base/visible.c',
+    row('escape-reaches-the-terminal', 'writing_on_cores.py::test_events_are_valid_json_on_any_number_of_cores[1]', 'analysis/base/escape.c',
         'c == 0xc2 || c == 0xd8 ||', 'c == 0xd8 ||'),
     # Activations are inputs in the categories of memory.
     row('first-output-only', 'memory_flow.py::test_random_runs[10]', 'analysis/ask/memory/assign.c',
@@ -554,7 +554,7 @@ ROWS = [
     row('ended-elsewhere-is-lost', 'torch_ops.py::test_ranges_ended_elsewhere_are_reused', 'preload/torch/torch.c',
         '    own->free = __atomic_exchange_n(&own->returned, NULL, __ATOMIC_ACQUIRE);\n', ''),
     # A launch has the call stack of another place that launches the same kernel.
-    row('stack-of-an-earlier-call', 'callstack.py::test_calls', 'preload/hooks/recorded.c',
+    row('stack-of-an-earlier-call', 'callstack.py::test_calls', 'preload/hooks/call_record.c',
         ' ||\n        row->stack != call->stack)', ')'),
     # Python frames have the lines of other instructions.
     row('line-table-misread', 'callstack.py::test_python_frames[newest]', 'preload/python/frames.c',
@@ -629,7 +629,7 @@ ROWS = [
     row('operators-unasked', 'cache_dit.py::test_processors[gpu-]', 'analysis/write/export_ops.c',
         's->table.count && !(x->asked->without & WITHOUT_CPU); i++) {\n        if (s->event_class[i]', 's->table.count; i++) {\n        if (s->event_class[i]'),
     # A report on another machine's run writes into a directory of this machine.
-    row('directory-of-elsewhere', 'cache_dit.py::test_processors[cpu-]', 'analysis/commands/report/asked.c',
+    row('directory-of-elsewhere', 'cache_dit.py::test_processors[cpu-]', 'analysis/commands/report/cache_dit_requests.c',
         'if (!p->is_of_reader) {', 'if (!p->host) {'),
     # A task gets the work of other tasks.
     row('task-keeps-its-stages', 'functions.py::test_asyncio[newest]', 'preload/python/shim_stages.py',

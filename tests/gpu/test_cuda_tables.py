@@ -403,7 +403,7 @@ def rows_of_12():
     declared = subprocess.run(['gcc', '-E', '-P', '-xc', '-', '-D__CUDA_API_VERSION_INTERNAL', f'-isystem{header}', *includes()],
                               input='#include <cuda_runtime_api.h>\n', capture_output=True, text=True, check=True).stdout
     there = {symbol for library in ('libcuda.so.1', 'libcudart.so.12') for symbol in exported(BUILD / 'simgpu12' / library)}
-    changed = re.findall(r'^CHANGED(?:_LONG)?\((\w+),', (ROOT / 'preload/cuda/cudart_changed.c').read_text(), re.M)
+    changed = re.findall(r'^CHANGED(?:_LONG)?\((\w+),', (ROOT / 'preload/cuda/cudart_versions.c').read_text(), re.M)
     rows = []
     for row in (r for r in RECORDED if r.symbol in there):
         if row.symbol in changed:

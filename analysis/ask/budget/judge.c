@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/visible.h"
+#include "base/escape.h"
 #include "pattern.h"
 
 const char *const verdict_names[NR_VERDICTS] = {[WITHIN] = "within",

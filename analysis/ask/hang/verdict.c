@@ -6,7 +6,7 @@
 
 #include "ask/absent_ranks.h"
 #include "ask/hang/where.h"
-#include "base/visible.h"
+#include "base/escape.h"
 #include "write/emit.h"
 
 enum { SHOWN_RANKS = 8, SHOWN_UNMATCHED = 16, SOON = 1000000000 /* nanoseconds */ };

@@ -2,7 +2,7 @@
 #ifndef TFA_IO_SCOPE_H
 #define TFA_IO_SCOPE_H
 
-#include "ask/io/open.h"
+#include "ask/io/open_times.h"
 #include "ask/scope.h"
 
 struct io_scope {

@@ -5,7 +5,7 @@
 
 #include "base/runs.h"
 #include "base/sets/intervals.h"
-#include "base/sets/near.h"
+#include "base/sets/finger_search.h"
 
 /* Places in `order` and in `moment`. */
 struct stage_places {

@@ -12,7 +12,7 @@
 
 #include "ask/device/call_kinds.h"
 #include "ask/stages/open_stages.h"
-#include "model/elsewhere.h"
+#include "model/other_profilers.h"
 
 static void raise(int64_t *done, int64_t to)
 {

@@ -6,7 +6,7 @@
 #include "ask/stages/open_stages.h"
 #include "ask/stages/done.h"
 #include "base/hash.h"
-#include "model/elsewhere.h"
+#include "model/other_profilers.h"
 
 /* A process whose stages are counted. */
 struct counting {

@@ -57,7 +57,7 @@ struct stage_row {
     int64_t done_covered;
     size_t open;         /* while counting: number of its calls open on this thread */
     uint64_t epoch;      /* while counting: the thread of `covered` and `open` */
-    uint32_t elsewhere;  /* holder of the device during part of it (elsewhere.h), or NAME_NONE */
+    uint32_t elsewhere;  /* holder of the device during part of it (other_profilers.h), or NAME_NONE */
     bool by_events;      /* busy times come from CUDA events only */
     bool by_sums;        /* some work has only a sum: busy and idle times are unknown */
     bool work_unknown;   /* some work is unknown, or not known as the filters ask for it; see stage_work_known */

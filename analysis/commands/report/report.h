@@ -78,7 +78,7 @@ void report_free(struct report *report);
  * empty. */
 struct window report_window(const struct unit *unit);
 
-/* ---- asked.c ---- */
+/* ---- cache_dit_requests.c ---- */
 /* Reads the requests of cache-dit's contexts. `one`: the stage each of `names` names counts as. */
 void report_find_asked(struct report *report, const uint32_t *one, size_t names);
 /* Opens the requested directories. Uses none of them if the user has given a directory. */
@@ -97,7 +97,7 @@ void report_put_moment(struct out *out, const struct report *report);
 int64_t report_began(const struct process *process, int64_t otherwise);
 /* True if the run has stages of TeleFuser. */
 bool report_has_telefuser(const struct report *report);
-/* ---- place.c ---- */
+/* ---- output_dirs.c ---- */
 enum report_trust {
     REPORT_TYPED, /* the user named the directory: it may be a link */
     REPORT_ASKED, /* a trace named it: no link on its path is followed */

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/visible.h"
+#include "base/escape.h"
 #include "commands/report/report.h"
 
 /* Memory of one device's allocator at the end of the stage's last call, and the peaks during it. */

@@ -1,7 +1,7 @@
 /* load_tfr.c - fills the model from one of our traces: one function per kind of record that the model keeps. */
 #include "model/load/load_tfr.h"
 
-#include "model/elsewhere.h"
+#include "model/other_profilers.h"
 #include "model/join.h"
 #include "model/load/load.h"
 #include "model/sweep/sweep.h"

@@ -2,7 +2,7 @@
 #ifndef TFA_JSON_CLEAN_H
 #define TFA_JSON_CLEAN_H
 
-#include "base/visible.h"
+#include "base/escape.h"
 #include "read/json/json.h"
 
 /* Room for the texts that differ from the trace's. */

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "base/visible.h"
+#include "base/escape.h"
 
 enum { DEPTH_MOST = 6, INTERNED_MOST = 2 << 20, PACKET_BYTES = 1 << 16 };
 

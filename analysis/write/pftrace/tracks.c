@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "base/visible.h"
+#include "base/escape.h"
 
 enum { FREE_PID = 1 << 22, LABELS_MOST = 64 };
 static const int64_t TEXT_ROW = (int64_t)1 << 62; /* rows whose number is a text */

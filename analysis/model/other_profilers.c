@@ -1,9 +1,9 @@
-/* elsewhere.c - pairs the records of another profiler taking and leaving the device into periods.
+/* other_profilers.c - pairs the records of another profiler taking and leaving the device into periods.
  *
  * A period without an end lasts to the end of the process. Records may come from anywhere, so a record that repeats
  * the current state is ignored.
  */
-#include "model/elsewhere.h"
+#include "model/other_profilers.h"
 
 void elsewheres_pair(struct process *process)
 {

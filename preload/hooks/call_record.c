@@ -1,13 +1,13 @@
-/* recorded.c - records a call: lists it in the thread's slot before the original runs, writes its record afterwards.
+/* call_record.c - records a call: lists it in the thread's slot before the original runs, writes its record afterwards.
  *
  * A thread that dies in the original leaves the call in its slot, in the shared mapping.
  */
-#include "hooks/recorded.h"
+#include "hooks/call_record.h"
 
 #include "base/process.h"
 #include "record/chunk.h"
 #include "record/clock.h"
-#include "stage/wanted.h"
+#include "stage/recording_state.h"
 
 static inline __attribute__((always_inline)) bool begin(struct tfi_call *call, enum tfi_hook hook, uintptr_t frame,
                                                         bool always)

@@ -1,4 +1,4 @@
-/* raised.c - writes down where an exception came from that nothing caught, just before the interpreter prints it.
+/* uncaught.c - writes down where an exception came from that nothing caught, just before the interpreter prints it.
  *
  * The audit event sys.excepthook has the exception's type and traceback. It comes in the main thread, or in a thread of
  * a program that embeds the interpreter; threads of the module `threading` print their exceptions without it.
@@ -9,7 +9,7 @@
  * `tb_frame` would be an audit event, which a hook of the program sees and can refuse. A program may send the event
  * itself with other arguments, so their types are checked.
  */
-#include "hang/raised.h"
+#include "hang/uncaught.h"
 
 #include <dlfcn.h>
 #include <errno.h>

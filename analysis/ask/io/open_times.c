@@ -1,5 +1,5 @@
-/* open.c - finds when the chosen stages of a rank are open. */
-#include "ask/io/open.h"
+/* open_times.c - finds when the chosen stages of a rank are open. */
+#include "ask/io/open_times.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* named.h - finds the stage of a given name that was open on a thread at a single moment. */
+/* same_name.h - finds the stage of a given name that was open on a thread at a single moment. */
 #ifndef TFA_STAGE_NAMED_H
 #define TFA_STAGE_NAMED_H
 

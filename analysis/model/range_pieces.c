@@ -1,9 +1,9 @@
-/* pieces.c - cuts ranges at their pauses.
+/* range_pieces.c - cuts ranges at their pauses.
  *
  * A second pause without a resume in between changes nothing. A record outside of its range changes nothing either. A
  * resume of a range that is not paused moves it to the other thread.
  */
-#include "model/pieces.h"
+#include "model/range_pieces.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* cudart_changed.c - wraps the runtime functions whose parameters changed in CUDA 12 or 13 while their names stayed.
+/* cudart_versions.c - wraps the runtime functions whose parameters changed in CUDA 12 or 13 while their names stayed.
  *
  * One build of this library meets releases 11 to 13, and the vendor's header knows only one of them. These wrappers do
  * without the header. They pass every register on as it came and, for functions of more than six arguments, the words

@@ -1,4 +1,4 @@
-/* pieces.h - cuts the ranges of coroutines and generators where they left their thread.
+/* range_pieces.h - cuts the ranges of coroutines and generators where they left their thread.
  *
  * A suspended range does not own what its thread does meanwhile. So the model holds such a range as pieces, each a
  * range on the thread it ran on. Only the first piece counts as a call; process->wholes has entry and exit.

@@ -1,4 +1,4 @@
-/* open.h - the times in which a chosen stage, step and cycle is open in some process of a rank.
+/* open_times.h - the times in which a chosen stage, step and cycle is open in some process of a rank.
  *
  * A worker has no stages: its calls count while a stage of its parent is open. The times are found once for each rank,
  * however many workers it has.

@@ -1,11 +1,11 @@
-/* elsewhere.c - finds originals that lie in no library of their table: renamed copies, and code linked into a plugin.
+/* hidden_originals.c - finds originals that lie in no library of their table: renamed copies, and code linked into a plugin.
  *
  * An exported wrapper also catches calls that would not reach a library of its table: those of a plugin that contains
  * the functions itself, or needs a copy under another name. They have to reach that code. Nothing found here is
  * referenced, so the program can unload it. An answer is therefore kept for its caller's page of code only, and only
  * until the next call of dlsym, as for copies (hooks.c).
  */
-#include "hooks/elsewhere.h"
+#include "hooks/hidden_originals.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>

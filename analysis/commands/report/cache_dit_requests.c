@@ -1,4 +1,4 @@
-/* asked.c - reads the arguments of cache-dit's contexts from a run's metadata `cache_dit.profile.NAME`.
+/* cache_dit_requests.c - reads the arguments of cache-dit's contexts from a run's metadata `cache_dit.profile.NAME`.
  *
  * Contexts of one name share one file per rank, with all contents that any of them requested. Their directory is a
  * path on the machine that ran them. It counts only there, and only if the user gives no directory here: the program

@@ -1,4 +1,4 @@
-/* raised.h - writes down where an exception came from that nothing caught. */
+/* uncaught.h - writes down where an exception came from that nothing caught. */
 #ifndef TFI_RAISED_H
 #define TFI_RAISED_H
 

@@ -1,4 +1,4 @@
-/* near.h - searches a sorted array from the place found last, because one question is often near the one before. */
+/* finger_search.h - searches a sorted array from the place found last, because one question is often near the one before. */
 #ifndef TFA_NEAR_H
 #define TFA_NEAR_H
 

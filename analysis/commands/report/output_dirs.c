@@ -1,4 +1,4 @@
-/* place.c - opens the directories a report writes to, each once, and finds file names that it may take there.
+/* output_dirs.c - opens the directories a report writes to, each once, and finds file names that it may take there.
  *
  * Files are examined and created relative to the directory's descriptor, and no link is followed: other users who may
  * write to a directory can put a link to somebody's file there. An existing file that neither a report nor the library

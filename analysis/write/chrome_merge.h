@@ -1,4 +1,4 @@
-/* merged.h - writes the traces of several processes into one Chrome trace, one process after the other.
+/* chrome_merge.h - writes the traces of several processes into one Chrome trace, one process after the other.
  *
  * Nothing but descriptions of processes stays in memory: a Kineto trace passes event by event, a trace of ours must be
  * loaded while it is written. Pids, ids of arrows, correlation ids and ids of operators are unique in the file. The
@@ -51,7 +51,7 @@ void merged_begin(struct merged *file, struct out *out, const char *artefact, co
 void merged_end(struct merged *file, const struct selection *chosen, const struct one_clock *clock);
 void merged_free(struct merged *file);
 
-/* ---- rows of one Kineto trace: merged_kineto.c ---- */
+/* ---- rows of one Kineto trace: kineto_merge.c ---- */
 /* Returns a receiver that writes events with the ids, the rows and the times of the merged file, and keeps members for
  * merged_end. Its `end` frees it. */
 struct event_taker rewriting_taker(struct merged *file, size_t place);

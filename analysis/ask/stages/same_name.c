@@ -1,5 +1,5 @@
-/* named.c - sorts stages by thread and name, and links each to the stages of its own name around it. */
-#include "ask/stages/named.h"
+/* same_name.c - sorts stages by thread and name, and links each to the stages of its own name around it. */
+#include "ask/stages/same_name.h"
 
 #include <stdlib.h>
 

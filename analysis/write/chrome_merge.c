@@ -1,5 +1,5 @@
-/* merged.c - writes the head and the end of a Chrome trace of several processes. */
-#include "write/merged.h"
+/* chrome_merge.c - writes the head and the end of a Chrome trace of several processes. */
+#include "write/chrome_merge.h"
 
 #include <stdlib.h>
 #include <string.h>

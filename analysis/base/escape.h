@@ -1,4 +1,4 @@
-/* visible.h - decides which characters of a trace's texts reach a terminal unchanged, and escapes the others.
+/* escape.h - decides which characters of a trace's texts reach a terminal unchanged, and escapes the others.
  *
  * A trace may come from anybody. Control characters move the cursor, rename the window or do worse, and direction
  * marks make a line read as another one. All text printed for people passes text_visible(); all output printed as

@@ -1,4 +1,4 @@
-/* unmatched.h - names of ENABLE_PROFILER_NAMES and TFI_STAGES that no process of a run has as a stage. */
+/* unmatched_names.h - names of ENABLE_PROFILER_NAMES and TFI_STAGES that no process of a run has as a stage. */
 #ifndef TFA_UNMATCHED_H
 #define TFA_UNMATCHED_H
 

@@ -1,4 +1,4 @@
-/* recorded.h - records a call of an intercepted function. */
+/* call_record.h - records a call of an intercepted function. */
 #ifndef TFI_RECORDED_H
 #define TFI_RECORDED_H
 

@@ -1,4 +1,4 @@
-/* unmatched.c - compares the names the user asked for with the stages of all processes of a run.
+/* unmatched_names.c - compares the names the user asked for with the stages of all processes of a run.
  *
  * A rank may have stages that another one lacks, so a name is unmatched only if no process has it. A stage of a
  * function is named after the part behind the colon of its entry, or after the whole entry if two entries share that
@@ -8,7 +8,7 @@
  * once. A trace can ask for a million names and have as many stages. The comparisons are therefore counted; beyond
  * the limit, the remaining names are not judged.
  */
-#include "ask/unmatched.h"
+#include "ask/unmatched_names.h"
 
 #include <stdlib.h>
 #include <string.h>

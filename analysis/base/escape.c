@@ -1,5 +1,5 @@
-/* visible.c - escapes texts of a trace so that they cannot act on a terminal or in a spreadsheet. */
-#include "base/visible.h"
+/* escape.c - escapes texts of a trace so that they cannot act on a terminal or in a spreadsheet. */
+#include "base/escape.h"
 
 #include <ctype.h>
 #include <emmintrin.h>

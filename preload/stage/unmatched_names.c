@@ -1,4 +1,4 @@
-/* unmatched.c - reports at the end which requested names matched nothing, with the nearest existing name.
+/* unmatched_names.c - reports at the end which requested names matched nothing, with the nearest existing name.
  *
  * A misspelt name records nothing, and the run still looks complete. A schedule whose step never comes looks the same.
  * Each run reports once: the first process to end claims the message for the run directory. A process that opened no
@@ -12,7 +12,7 @@
  *
  * The table of notes is written with the interpreter's lock held and read by the thread that ends the process.
  */
-#include "stage/unmatched.h"
+#include "stage/unmatched_names.h"
 
 #include <string.h>
 

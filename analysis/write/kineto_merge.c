@@ -1,4 +1,4 @@
-/* merged_kineto.c - rewrites the events of a Kineto trace for a file that other traces share.
+/* kineto_merge.c - rewrites the events of a Kineto trace for a file that other traces share.
  *
  * An event keeps its members and their order; only times, pids and ids change. An id is a number of the file: the
  * first free one plus the old id. Ids of 2^40 and more become hashes of 52 bits, so that every id is below 2^53 and a
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "write/merged.h"
+#include "write/chrome_merge.h"
 #include "read/json/clean.h"
 
 enum { MOST_MEMBER_BYTES = 16 << 20, LABEL_HOST = 64 };

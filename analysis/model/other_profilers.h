@@ -1,4 +1,4 @@
-/* elsewhere.h - finds when another profiler owned the device: work launched then has no device records. */
+/* other_profilers.h - finds when another profiler owned the device: work launched then has no device records. */
 #ifndef TFA_ELSEWHERE_H
 #define TFA_ELSEWHERE_H
 

@@ -1,4 +1,4 @@
-/* unmatched.h - reports names of ENABLE_PROFILER_NAMES and TFI_STAGES that matched nothing in this process. */
+/* unmatched_names.h - reports names of ENABLE_PROFILER_NAMES and TFI_STAGES that matched nothing in this process. */
 #ifndef TFI_UNMATCHED_H
 #define TFI_UNMATCHED_H
 

@@ -1,4 +1,4 @@
-/* elsewhere.h - finds originals that lie in no library of their table: renamed copies, and code linked into a plugin. */
+/* hidden_originals.h - finds originals that lie in no library of their table: renamed copies, and code linked into a plugin. */
 #ifndef TFI_ELSEWHERE_H
 #define TFI_ELSEWHERE_H
 

@@ -1,4 +1,4 @@
-/* wanted.h - decides whether a thread is recorded now: by the schedule, and by the selected stages. */
+/* recording_state.h - decides whether a thread is recorded now: by the schedule, and by the selected stages. */
 #ifndef TFI_WANTED_H
 #define TFI_WANTED_H
 
