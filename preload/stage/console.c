@@ -20,6 +20,7 @@
 #include "record/strings.h"
 #include "record/thread.h"
 #include "stage/allocator_totals.h"
+#include "stage/stage.h"
 #include "stage/watch.h"
 
 static uint32_t device_used;
@@ -42,8 +43,7 @@ static void show(struct tfi_thread *t, const struct tfi_open *open, uint64_t now
     uint64_t hundredths = (uint64_t)((double)(now - open->start) * tfi_clock_ns_per_tick() / 1e4 + 0.5);
     tfi_text_add(&text, "[Rank %u] [Timing] ", tfi_rank());
     tfi_text_bytes(&text, name, length < 640 ? length : 640);
-    bool waits = tfi_config.sync_stages == 1 || open->flags & TFI_RANGE_WAITS;
-    bool launch = !waits && __atomic_load_n(&device_used, __ATOMIC_RELAXED);
+    bool launch = !tfi_stage_waits(open->flags) && __atomic_load_n(&device_used, __ATOMIC_RELAXED);
     tfi_text_add(&text, ": %lu.%c%c ms%s", (unsigned long)(hundredths / 100), (char)('0' + hundredths / 10 % 10),
                  (char)('0' + hundredths % 10), launch ? " launch" : "");
     if (tfi_allocator_totals_of(open->id, open->start, &memory))

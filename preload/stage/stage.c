@@ -305,6 +305,11 @@ static void raise_longest(struct tfi_timing *s, uint64_t ticks)
         continue;
 }
 
+bool tfi_stage_waits(uint32_t flags)
+{
+    return tfi_config.sync_stages == 1 || flags & TFI_RANGE_WAITS;
+}
+
 static void add_time(struct tfi_thread *t, const struct tfi_open *open, uint64_t now)
 {
     bool timed = open->flags & TFI_RANGE_STAGE && open->name;
@@ -314,6 +319,7 @@ static void add_time(struct tfi_thread *t, const struct tfi_open *open, uint64_t
     if (open->flags & TFI_RANGE_STAGE) tfi_tell_ended(t, open, now, s);
     if (!s) return;
     __atomic_add_fetch(&s->calls, 1, __ATOMIC_RELAXED);
+    if (tfi_stage_waits(open->flags)) __atomic_add_fetch(&s->waited, 1, __ATOMIC_RELAXED);
     tfi_request_add(s, now - open->start);
     __atomic_add_fetch(open->first ? &s->wall : &s->again, now - open->start, __ATOMIC_RELAXED);
     if (!ticks) return;

@@ -39,6 +39,9 @@ int tfi_stage_pop(struct tfi_thread *thread, uint32_t domain);
 /* Opens a range that any thread may end, in any order; returns its id, never 0. */
 uint64_t tfi_stage_start(struct tfi_thread *thread, const struct tfi_range *range);
 
+/* True if a stage with these flags waits for the device before its end. */
+bool tfi_stage_waits(uint32_t flags);
+
 /* Records a range that is over, from its two times; returns its id. The range was never open, so it selects nothing.
  * Times before the trace or behind it are cut to the trace. */
 uint64_t tfi_stage_past(struct tfi_thread *thread, const struct tfi_range *range, uint64_t start, uint64_t end);

@@ -209,6 +209,7 @@ static bool add_stage(const struct tfi_timing *s, const char *comma)
     tfi_text_ms(&out.text, (uint64_t)((double)s->wall * ns));
     tfi_text_add(&out.text, ", \"max_ms\": ");
     tfi_text_ms(&out.text, (uint64_t)((double)s->longest * ns));
+    if (out.device.known) tfi_text_add(&out.text, ", \"waited_calls\": %lu", (unsigned long)s->waited);
     tfi_text_add(&out.text, ", \"device_sum_ms\": %s", out.device.known ? "" : "null");
     if (out.device.known) tfi_text_ms(&out.text, s->device);
     tfi_request_stage(&out.text, s);

@@ -17,7 +17,8 @@ struct tfi_timing {
     uint32_t step;
     uint32_t inputs; /* string number: the arguments of its last described call, as JSON; `outputs`: its result */
     uint64_t calls;
-    uint64_t ticks; /* host time: it ran so long */
+    uint64_t waited; /* of these, calls that waited for the device before their end */
+    uint64_t ticks;  /* host time: it ran so long */
     uint64_t wall;
     uint64_t longest;
     uint64_t device;  /* device ns of the work launched in it; known at the end */

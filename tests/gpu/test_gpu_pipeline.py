@@ -271,6 +271,14 @@ def test_device_sums(pipeline, analyze):
     assert found['step'] > 0 < found['upscale']
 
 
+@pytest.mark.parametrize('waits', ['1', None])
+def test_calls_that_waited(run, tmp_path, waits):
+    """The times of a stage are those of the host. The file says in how many calls the work was done by then."""
+    play(run, tmp_path, 'tfi', TFI_OUTPUT_DIR=tmp_path / 'run', TFI_SYNC_STAGES=waits)
+    stages = device_sums(tmp_path / 'run')[1]['stages']
+    assert len(stages) > 3 and {n: s['waited_calls'] for n, s in stages.items()} == {n: s['calls'] if waits else 0 for n, s in stages.items()}
+
+
 @pytest.mark.parametrize('activities', ['cpu,gpu', 'gpu'])
 def test_device_sums_at_edges(run, tmp_path, analyze, activities):
     """Launches just before and after a stage's edge count on the right side, from threads with and without stages.
