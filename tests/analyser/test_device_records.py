@@ -250,6 +250,12 @@ def test_work_without_records_is_in_the_sums(tmp_path, analyze):
         '1 550.000 us 400.000 us 140.000 us outer', '1 450.000 us 100.000 us 80.000 us inner']
     timing = json.loads((tmp_path / 'out' / 'timing.json').read_text())['stages']
     assert {name: s['duration_ms'] for name, s in timing.items()} == {'outer': 0.55, 'inner': 0.45}
+    kernels = json.loads((tmp_path / 'out' / 'outer_rank2.breakdown.json').read_text())
+    assert [kernels[key] for key in ('total_kernel_time_ms', 'num_kernels', 'launches')] == [None] * 3
+    row, = analyze('report', path, '--output', tmp_path / 'out')['rows']
+    assert [row[key] for key in ('busy_us', 'busy_pct', 'idle_us', 'kernels', 'launches')] == [None] * 5
+    cut = analyze('report', path, '--output', tmp_path / 'out', '--to', '0.0005', format=None).out
+    assert [line.split()[-2] for line in cut.splitlines() if line.endswith(('outer', 'inner'))] == ['-', '-']
 
 
 def test_a_context_that_waited_keeps_its_wall_time(tmp_path, analyze):
