@@ -341,10 +341,10 @@ ROWS = [
     row('older-blocks-are-lost', 'memory.py::test_many_blocks', 'preload/base/block_sizes.c',
         '; n-- > 0 && !p;) p = find_in(b, n, hash, address);', '; n > 0 && !p; n = 0) p = find_in(b, n - 1, hash, address);'),
     # Allocations of other threads go to the operators of the selected stage.
-    row('blocks-of-other-stages', 'filters.py::test_operators_and_calls_without_device_records[False]', 'analysis/ask/ops/swept.c',
-        'bool counts = in_stage(s, b->time,', 'bool counts = true || in_stage(s, b->time,'),
+    row('blocks-of-other-stages', 'filters.py::test_operators_and_calls_without_device_records[False]', 'analysis/ask/ops/tally.c',
+        'if (a->by_stage && !choice_in_stage(a->choice, at)) return;', '(void)at;'),
     # Calls without a device record are in no stage.
-    row('calls-in-no-stage', 'filters.py::test_operators_and_calls_without_device_records[True]', 'analysis/ask/ops/held.c',
+    row('calls-in-no-stage', 'filters.py::test_operators_and_calls_without_device_records[True]', 'analysis/ask/ops/tally.c',
         'if (a->by_stage) at.stage = stage_at(', 'if (false) at.stage = stage_at('),
     # What other stages hold counts as memory without a record.
     row('other-stages-are-unknown', 'memory_answers.py::test_refusals_by_stage', 'analysis/commands/memory.c',
@@ -382,10 +382,10 @@ ROWS = [
     row('smallest-segment-is-freed', 'memory_segments.py::test_unmaps_are_missing[0-False]', 'analysis/ask/ops/empties.c',
         '? fits->size : 0', '? 0 * fits->size : 0'),
     # Rows by modules have no modules as soon as there is a filter.
-    row('modules-of-held-operators', 'modules.py::test_a_stage_filter_keeps_the_modules[kineto]', 'analysis/ask/ops/held.c',
+    row('modules-of-held-operators', 'modules.py::test_a_stage_filter_keeps_the_modules[kineto]', 'analysis/ask/ops/tally.c',
         '    if (wanted && group->modules && given) addition->modules = given->modules;\n', ''),
     # Rows by modules have no modules in a run of a CPU.
-    row('modules-of-swept-operators', 'modules.py::test_rows_by_modules[tfr-1]', 'analysis/ask/ops/swept.c',
+    row('modules-of-swept-operators', 'modules.py::test_rows_by_modules[tfr-1]', 'analysis/ask/ops/tally.c',
         '.op_modules = options->group_ops.modules,', '.op_modules = false,'),
     # An operator that begins when another one ends counts as a part of it.
     row('next-operator-is-inside', 'ops_random.py::test_rows_of_random_traces[2]', 'analysis/ask/ops/nests.c',

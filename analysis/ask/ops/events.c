@@ -230,7 +230,7 @@ void op_events_init(struct op_events *e, const struct process *p, struct names *
     *e = (struct op_events){.process = p, .names = names, .is_kineto = is_of_kineto(p)};
     e->main = main_thread(p);
     e->spans = (uint32_t)p->ranges.table.count;
-    e->calls = e->spans + (uint32_t)p->spans.table.count;
+    e->calls = e->spans + (uint32_t)(p->spans.table.count + p->unheld.ops);
     e->works = e->calls + (uint32_t)p->calls.table.count;
     e->blocks = e->works + (uint32_t)p->works.table.count;
     sort(e);

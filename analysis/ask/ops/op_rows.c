@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "ask/ops/addition.h"
-#include "ask/ops/held.h"
 #include "ask/ops/op_stacks.h"
-#include "ask/ops/swept.h"
 #include "ask/stages/order.h"
 #include "model/frames.h"
 
@@ -111,14 +109,6 @@ void op_row_add(struct op_rows *rows, size_t place, const struct addition *a, si
 }
 
 /* ---- the whole ---- */
-
-void op_rows_add(struct op_rows *rows, struct scope *scope)
-{
-    scope_left_rows(scope, &rows->left);
-    if (!rows->device_word) rows->device_word = scope->process->device_word;
-    if (scope->process->unheld.trace) op_rows_sweep(rows, scope);
-    else op_rows_hold(rows, scope);
-}
 
 static int by_first_event(const void *a, const void *b)
 {

@@ -1,17 +1,19 @@
-/* held.c - adds up the events that a process holds, in order of their start.
+/* tally.c - adds up the events of a process in order of their start: those that it holds, and those in its file.
  *
- * A stack needs events before and behind its own, so only an answer with stacks keeps more than the open events.
+ * Operators and blocks of a long run stay in the file; the process then holds stages and calls, and no device work.
+ * A stack of a held event needs events before and behind its own, so only an answer with stacks keeps more than the open
+ * events.
  */
-#include "ask/ops/held.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "ask/ops/running.h"
 #include "ask/ops/op_stacks.h"
+#include "model/join.h"
 #include "model/step_ranges.h"
+#include "model/sweep/sweep.h"
 
-struct holding {
+struct tally {
     struct op_rows *rows;
     const struct process *process;
     struct op_events events;
@@ -20,7 +22,10 @@ struct holding {
     const struct attribution *attribution; /* all zero where nothing asks for it */
     struct op_stacks stacks;
     bool by_stage;
-    bool *outside; /* by block: it counts for no event; NULL: all count */
+    struct sweep *sweep; /* operators and blocks in the file; NULL: the process holds them */
+    bool takes_all;      /* no option or state leaves out any of these */
+    uint8_t *hidden;     /* of these operators, by name: 0: not known yet, 1: shown, 2: hidden */
+    size_t hiddens, hidden_capacity;
     /* The device work of host events. */
     struct bits launched; /* by entry: it launched work */
     struct map work_of;   /* index in `work`, by entry */
@@ -31,7 +36,7 @@ struct holding {
 /* ---- what is asked for ---- */
 
 /* With --device and --stream only the calls count that launched work there. */
-static bool wants_call(const struct holding *a, const struct op_event *event)
+static bool wants_call(const struct tally *a, const struct op_event *event)
 {
     const struct process *p = a->process;
     if (event->kind == OP_CALL) return choice_launched(a->choice, p->calls.span[event->place]);
@@ -40,7 +45,7 @@ static bool wants_call(const struct holding *a, const struct op_event *event)
 }
 
 /* Returns the stage of an event, and when it was launched. Few calls have a span. */
-static struct belonging event_at(const struct holding *a, const struct op_event *event)
+static struct belonging event_at(const struct tally *a, const struct op_event *event)
 {
     const struct belonging *span = a->attribution->span;
     struct belonging at = {event->start, event->kind == OP_STAGE ? event->place : NO_PLACE, VIA_NONE};
@@ -51,7 +56,7 @@ static struct belonging event_at(const struct holding *a, const struct op_event 
     return at;
 }
 
-static bool wants_event(const struct holding *a, const struct op_event *event)
+static bool wants_event(const struct tally *a, const struct op_event *event)
 {
     const struct belonging at = event_at(a, event);
     return choice_moment(a->choice, event->start, at.time) && choice_in_stage(a->choice, &at) && wants_call(a, event);
@@ -60,7 +65,7 @@ static bool wants_event(const struct holding *a, const struct op_event *event)
 /* ---- device work ---- */
 
 /* Gives a piece of device work to the entry that launched it, if --device and --stream choose it. */
-static void give_work(struct holding *a, size_t i, uint32_t entry)
+static void give_work(struct tally *a, size_t i, uint32_t entry)
 {
     const struct works *w = &a->process->works;
     if (!a->choice->lane[w->lane[i]]) return;
@@ -75,7 +80,7 @@ static void give_work(struct holding *a, size_t i, uint32_t entry)
 }
 
 /* In a Kineto trace the operator or the annotation with the work's external id launched it. */
-static void give_by_external_id(struct holding *a)
+static void give_by_external_id(struct tally *a)
 {
     const struct process *p = a->process;
     const struct works *w = &p->works;
@@ -100,7 +105,7 @@ static void give_by_external_id(struct holding *a)
 }
 
 /* In a trace of ours the innermost operator around the launch launched it, or the stage if there is no operator. */
-static void give_by_launch(struct holding *a)
+static void give_by_launch(struct tally *a)
 {
     const struct works *w = &a->process->works;
     const struct attribution *of = a->attribution;
@@ -122,7 +127,7 @@ static uint32_t any_step(struct op_rows *rows, uint32_t name)
     return is_step ? names_add(names, ANY_STEP, strlen(ANY_STEP)) : name;
 }
 
-static void take_work(struct holding *a, const struct op_event *event)
+static void take_work(struct tally *a, const struct op_event *event)
 {
     const struct process *p = a->process;
     const struct works *w = &p->works;
@@ -151,7 +156,7 @@ static void take_work(struct holding *a, const struct op_event *event)
 
 /* ---- host events ---- */
 
-static void take_event(struct holding *a, uint32_t entry, const struct op_event *event)
+static void take_event(struct tally *a, uint32_t entry, const struct op_event *event)
 {
     const struct group_ops *group = &a->rows->chosen->options->group_ops;
     const struct process *p = a->process;
@@ -173,50 +178,117 @@ static void take_event(struct holding *a, uint32_t entry, const struct op_event 
     const struct op_detail *given = is_stage ? range_inputs(p, event->place) : detail;
     if (wanted && group->shapes) addition->shapes = op_flat_shapes(a->rows, given ? given->shapes : NAME_NONE);
     if (wanted && group->modules && given) addition->modules = given->modules;
-    if (wanted && group->stack) addition->stack = op_first_frames(a->rows, op_stack_of(&a->stacks, entry));
+    if (wanted && group->stack)
+        addition->stack = op_first_frames(a->rows, a->sweep ? NAME_NONE : op_stack_of(&a->stacks, entry));
     bool has_work = bits_have(&a->launched, entry);
     running_begin(&a->running, new, event->thread, wanted, has_work ? &a->work[map_get(&a->work_of, entry)] : NULL);
 }
 
 /* ---- memory ---- */
 
-/* Marks blocks outside the stages that --stage names. They do not count for operators in those stages, even if they
- * fall in an operator's time. A torch profile, which sees only the threads it was told to see, lacks them too. */
-static bool *blocks_outside(const struct holding *a, const struct process *process)
+/* Blocks outside the stages that --stage names do not count for operators in those stages, even if they fall in an
+ * operator's time. A torch profile, which sees only the threads it was told to see, lacks them too. */
+static void take_block(struct tally *a, int64_t time, int64_t device, int64_t bytes, const struct belonging *at)
 {
-    size_t count = process->blocks.table.count;
-    bool *outside = mem_zero(count, sizeof *outside);
-    for (size_t i = 0; i < count; i++) outside[i] = !choice_in_stage(a->choice, &a->attribution->block[i]);
-    return outside;
+    struct running *r = &a->running;
+    if (a->by_stage && !choice_in_stage(a->choice, at)) return;
+    r->host += device == DEVICE_HOST ? (uint64_t)bytes : 0;
+    r->device += device >= 0 ? (uint64_t)bytes : 0;
+    if (!r->covering && choice_moment(a->choice, time, time)) running_add_loose(r, time, device, bytes);
 }
 
-static void take_block(struct holding *a, size_t i)
+static void take_held(struct tally *a, uint32_t entry, const struct op_event *event)
 {
     const struct blocks *b = &a->process->blocks;
-    struct running *r = &a->running;
-    bool counts = !a->outside || !a->outside[i];
-    r->host += counts && b->device[i] == DEVICE_HOST ? (uint64_t)b->bytes[i] : 0;
-    r->device += counts && b->device[i] >= 0 ? (uint64_t)b->bytes[i] : 0;
-    if (!r->covering && counts && choice_moment(a->choice, b->time[i], b->time[i]))
-        running_add_loose(r, b->time[i], b->device[i], b->bytes[i]);
+    size_t i = event->place;
+    running_until(&a->running, event->start);
+    if (event->kind == OP_WORK) take_work(a, event);
+    else if (event->kind == OP_BLOCK)
+        take_block(a, b->time[i], b->device[i], b->bytes[i], a->by_stage ? &a->attribution->block[i] : NULL);
+    else take_event(a, entry, event);
+}
+
+/* ---- operators and blocks in the file ---- */
+
+static struct belonging at_of(const struct tally *a, int64_t time, uint32_t thread)
+{
+    return (struct belonging){time, a->by_stage ? stage_at(&a->attribution->finder, thread, time) : NO_PLACE, VIA_NONE};
+}
+
+static bool is_hidden(struct tally *a, uint32_t name)
+{
+    if (name >= a->hiddens) {
+        a->hidden = mem_grow(a->hidden, &a->hidden_capacity, name + 1, 1);
+        memset(a->hidden + a->hiddens, 0, a->hidden_capacity - a->hiddens);
+        a->hiddens = a->hidden_capacity;
+    }
+    if (!a->hidden[name]) a->hidden[name] = 1 + op_is_hidden(names_get(&a->rows->chosen->model->names, name)->text);
+    return a->hidden[name] == 2;
+}
+
+static void take_op(struct tally *a, const struct swept_op *op)
+{
+    const struct group_ops *group = &a->rows->chosen->options->group_ops;
+    if (is_hidden(a, op->name)) return;
+    uint32_t new;
+    struct addition *addition =
+        running_new(&a->running, &new); /* field by field: a whole one is as much again to write */
+    addition->name = op->name;
+    addition->shapes = group->shapes ? op_flat_shapes(a->rows, op->shapes) : NAME_NONE;
+    addition->modules = op->modules; /* read only if they are asked for */
+    addition->stack = group->stack ? op_first_frames(a->rows, op->stack) : NAME_NONE;
+    addition->is_call = true;
+    addition->on_device = addition->is_annotation = addition->is_async = false;
+    addition->start = op->start;
+    addition->end = op->end;
+    addition->order = a->events.spans + op->order;
+    addition->flops = op->flops;
+    bool wanted = a->takes_all;
+    if (!wanted) {
+        const struct belonging at = at_of(a, op->start, op->thread);
+        wanted = choice_moment(a->choice, op->start, op->start) && choice_in_stage(a->choice, &at);
+    }
+    running_begin(&a->running, new, op->thread, wanted, NULL);
+}
+
+static void take_swept(struct tally *a, const struct swept *swept)
+{
+    const struct swept_block *b = swept->block;
+    running_until(&a->running, b ? b->time : swept->op->start);
+    if (!b) {
+        take_op(a, swept->op);
+    } else {
+        const struct belonging at = at_of(a, b->time, b->thread);
+        take_block(a, b->time, b->device, b->bytes, &at);
+    }
+}
+
+/* True if a held event comes before what the file has next. */
+static bool is_before(const struct tally *a, const struct op_event *event, const struct swept *next)
+{
+    if (next->block) return event->start <= next->block->time;
+    if (event->start != next->op->start) return event->start < next->op->start;
+    int nesting = outer_first(event->start, event->end, next->op->start, next->op->end);
+    return nesting ? nesting < 0 : event->order < a->events.spans + next->op->order;
 }
 
 /* ---- the walk ---- */
 
-static void walk(struct holding *a)
+static void walk(struct tally *a)
 {
+    struct swept next;
+    bool more = a->sweep && sweep_next(a->sweep, &next);
     for (size_t i = 0; i < a->events.count; i++) {
         uint32_t entry = a->events.sorted[i];
-        struct op_event event = op_event_of(&a->events, entry);
-        running_until(&a->running, event.start);
-        if (event.kind == OP_WORK) take_work(a, &event);
-        else if (event.kind == OP_BLOCK) take_block(a, event.place);
-        else take_event(a, entry, &event);
+        const struct op_event event = op_event_of(&a->events, entry);
+        for (; more && !is_before(a, &event, &next); more = sweep_next(a->sweep, &next)) take_swept(a, &next);
+        take_held(a, entry, &event);
     }
+    for (; more; more = sweep_next(a->sweep, &next)) take_swept(a, &next);
     running_end(&a->running);
 }
 
-static void holding_free(struct holding *a)
+static void tally_free(struct tally *a)
 {
     op_stacks_free(&a->stacks);
     op_events_free(&a->events);
@@ -224,26 +296,41 @@ static void holding_free(struct holding *a)
     bits_free(&a->launched);
     map_free(&a->work_of);
     free(a->work);
-    free(a->outside);
+    free(a->hidden);
+    if (a->sweep) sweep_close(a->sweep);
 }
 
-void op_rows_hold(struct op_rows *rows, struct scope *scope)
+static struct sweep *begin_sweep(const struct op_rows *rows, const struct process *process)
+{
+    const struct options *options = rows->chosen->options;
+    const struct sweep_wants wants = {.ops = true,
+                                      .op_shapes = options->group_ops.shapes,
+                                      .op_modules = options->group_ops.modules,
+                                      .op_stacks = options->group_ops.stack != 0,
+                                      .blocks = process->unheld.blocks != 0};
+    return sweep_open(process, &rows->chosen->model->names, wants, options->jobs != 1);
+}
+
+void op_rows_add(struct op_rows *rows, struct scope *scope)
 {
     const struct process *process = scope->process;
     static const struct attribution none;
-    struct holding a = {.rows = rows, .process = process, .choice = &scope->choice, .attribution = &none};
+    struct tally a = {.rows = rows, .process = process, .choice = &scope->choice, .attribution = &none};
     struct names *names = &rows->chosen->model->names;
     const struct options *options = rows->chosen->options;
     bool is_kineto = is_of_kineto(process);
+    scope_left_rows(scope, &rows->left);
+    if (!rows->device_word) rows->device_word = process->device_word;
     a.by_stage = options->stage.count != 0;
+    a.takes_all = !is_filtered(options) && !a.choice->warmup.count && !a.choice->off.count;
     if ((process->works.table.count && !is_kineto) || is_filtered(options)) a.attribution = scope_attribute(scope);
     running_init(&a.running, rows, process);
-    if (a.by_stage) a.outside = blocks_outside(&a, process);
     op_events_init(&a.events, process, names);
     if (process->works.table.count && is_kineto) give_by_external_id(&a);
     else if (process->works.table.count) give_by_launch(&a);
-    if (options->group_ops.stack) op_stacks_init(&a.stacks, &a.events, names, options->group_ops.stack);
+    if (process->unheld.trace) a.sweep = begin_sweep(rows, process);
+    else if (options->group_ops.stack) op_stacks_init(&a.stacks, &a.events, names, options->group_ops.stack);
     walk(&a);
-    rows->has_memory |= process->blocks.table.count != 0;
-    holding_free(&a);
+    rows->has_memory |= process->blocks.table.count || process->unheld.blocks;
+    tally_free(&a);
 }
