@@ -75,6 +75,17 @@ TFI_EXPORT int kill(pid_t pid, int number)
     return result;
 }
 
+/* A server that was stopped often ends so, once it has cleaned up: uvicorn does. */
+TFI_EXPORT int raise(int number)
+{
+    int (*real)(int) = (int (*)(int))tfi_real(TFI_HOOK_raise);
+    bool ends = ends_itself(tfi_getpid(), number);
+    if (ends) tfi_finish("signal");
+    int result = real ? real(number) : (int)syscall(SYS_tgkill, tfi_getpid(), tfi_gettid(), number);
+    if (ends) tfi_resume(); /* the signal was blocked */
+    return result;
+}
+
 /* Returns the number of entries of an environment that needs our TFI_RUN_DIR, 0 if nothing is to be added. Shells build
  * the environment of their children themselves, without the variable that our constructor has set. If they pass on the
  * preload, the run directory must go with it, or each child would decide on its own. */

@@ -4,6 +4,9 @@ Without ENABLE_PROFILER_NAMES a process is recorded from its first operator, blo
 stage. An import of torch and the helpers of preload/control/helper.def leave no file.
 """
 
+import signal
+import sys
+
 import pytest
 
 import tfr
@@ -112,3 +115,13 @@ def test_the_resource_tracker_leaves_no_file(run, python):
     result = run([python, '-c', code])
     assert result.rc == 0 and not result.dir.exists()
     assert 'resource_tracker' in (ROOT / 'preload/control/helper.def').read_text()
+
+
+@pytest.mark.parametrize('way', ['os.kill(os.getpid(), signal.SIGTERM)', 'signal.raise_signal(signal.SIGTERM)'])
+def test_a_process_that_ends_itself_by_a_signal(run, way):
+    """A server that was stopped cleans up and raises the signal again: its trace is complete, and the run has its line."""
+    script = f'import os, signal, ctypes; ctypes.CDLL(None).tfi_range_push(b"a"); {way}'
+    result = run([sys.executable, '-S', '-c', script])
+    trace = only(result.dir)
+    assert (result.rc, result.err, len(result.closing)) == (-signal.SIGTERM, '', 1)
+    assert trace.complete and not list(result.dir.glob('*.live'))
