@@ -60,7 +60,7 @@ static uint32_t holder(void)
     return known;
 }
 
-/* Two variables, because a structure would be padded: the library may need few bytes of thread-local variables. */
+/* Variables instead of structures, which would be padded: the library may need few bytes of thread-local variables. */
 static __thread uint32_t signals_depth;
 static __thread uint64_t signals_before;
 
@@ -90,16 +90,14 @@ void tfi_signals_on(void)
 
 /* A thread's number, and the frame of its function that last took a lock by tfi_lock_quick(). The frame is
  * known before the lock is held, so that a jump between the two does not hide who holds it. */
-static __thread struct {
-    uint32_t number;
-    tfi_frame frame;
-} quick;
+static __thread uint32_t own_number;
+static __thread tfi_frame quick_frame;
 
 static uint32_t number(void)
 {
     static uint32_t count;
-    if (TFI_UNLIKELY(!quick.number)) quick.number = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
-    return quick.number;
+    if (TFI_UNLIKELY(!own_number)) own_number = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
+    return own_number;
 }
 
 /* Returns the frame of the function that holds the lock; 0 if it is not known. */
@@ -107,7 +105,7 @@ static tfi_frame holding_frame(struct tfi_lock *lock)
 {
     uint32_t thread = __atomic_load_n(&lock->thread, __ATOMIC_RELAXED);
     tfi_frame frame = *(volatile tfi_frame *)&lock->frame;
-    return !frame[0] && thread && thread == quick.number ? quick.frame : frame;
+    return !frame[0] && thread && thread == own_number ? quick_frame : frame;
 }
 
 /* True if the function that holds the lock was left by a jump. The frame is read twice, because another function may
@@ -200,7 +198,7 @@ bool tfi_lock_quick_from(struct tfi_lock *lock, tfi_frame frame)
 {
     struct tfi_lock free = {0}, held = {.word = holder() | HELD, .thread = number()};
     bool jumps = tfi_jumps();
-    if (TFI_LIKELY(!jumps)) *(volatile tfi_frame *)&quick.frame = frame;
+    if (TFI_LIKELY(!jumps)) *(volatile tfi_frame *)&quick_frame = frame;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     bool taken = !jumps && __atomic_compare_exchange_n(&lock->both, &free.both, held.both, false, __ATOMIC_ACQUIRE,
                                                        __ATOMIC_RELAXED);
