@@ -1,6 +1,6 @@
 /* part_of_run.h - loads the operators and blocks that a question about a part of a run needs, and leaves the others in the file. */
-#ifndef TFA_PART_H
-#define TFA_PART_H
+#ifndef TFA_PART_OF_RUN_H
+#define TFA_PART_OF_RUN_H
 
 #include "ask/selection.h"
 

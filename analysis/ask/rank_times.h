@@ -5,8 +5,8 @@
  * A rank's total is measured piece by piece: our traces of a rank are one piece, and each PyTorch trace is another one,
  * because the time between two of them is unknown.
  */
-#ifndef TFA_TIMELINE_H
-#define TFA_TIMELINE_H
+#ifndef TFA_RANK_TIMES_H
+#define TFA_RANK_TIMES_H
 
 #include "ask/reduction.h"
 #include "ask/work_kinds.h"

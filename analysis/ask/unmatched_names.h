@@ -1,6 +1,6 @@
 /* unmatched_names.h - names of ENABLE_PROFILER_NAMES and TFI_STAGES that no process of a run has as a stage. */
-#ifndef TFA_UNMATCHED_H
-#define TFA_UNMATCHED_H
+#ifndef TFA_UNMATCHED_NAMES_H
+#define TFA_UNMATCHED_NAMES_H
 
 #include "ask/selection.h"
 

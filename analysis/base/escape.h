@@ -4,8 +4,8 @@
  * marks make a line read as another one. All text printed for people passes text_visible(); all output printed as
  * JSON escapes the same characters.
  */
-#ifndef TFA_VISIBLE_H
-#define TFA_VISIBLE_H
+#ifndef TFA_ESCAPE_H
+#define TFA_ESCAPE_H
 
 #include "base/util.h"
 

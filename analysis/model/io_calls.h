@@ -4,8 +4,8 @@
  * then names their sums, and start and end are the interval in which they happened. Times are ticks while a trace of
  * ours is loaded, as everywhere in the model. Kept only with `io`.
  */
-#ifndef TFA_MODEL_IO_H
-#define TFA_MODEL_IO_H
+#ifndef TFA_IO_CALLS_H
+#define TFA_IO_CALLS_H
 
 #include "base/util.h"
 

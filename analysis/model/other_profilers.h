@@ -1,6 +1,6 @@
 /* other_profilers.h - finds when another profiler owned the device: work launched then has no device records. */
-#ifndef TFA_ELSEWHERE_H
-#define TFA_ELSEWHERE_H
+#ifndef TFA_OTHER_PROFILERS_H
+#define TFA_OTHER_PROFILERS_H
 
 #include "model/model.h"
 

@@ -3,8 +3,8 @@
  * A suspended range does not own what its thread does meanwhile. So the model holds such a range as pieces, each a
  * range on the thread it ran on. Only the first piece counts as a call; process->wholes has entry and exit.
  */
-#ifndef TFA_PIECES_H
-#define TFA_PIECES_H
+#ifndef TFA_RANGE_PIECES_H
+#define TFA_RANGE_PIECES_H
 
 #include "model/model.h"
 

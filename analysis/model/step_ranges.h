@@ -1,7 +1,7 @@
 /* step_ranges.h - recognises the steps of torch.profiler, which are stages with a number in their name, and finds the step of a
  * moment. */
-#ifndef TFA_STEPS_H
-#define TFA_STEPS_H
+#ifndef TFA_STEP_RANGES_H
+#define TFA_STEP_RANGES_H
 
 #include "model/model.h"
 #include "read/json/json.h"

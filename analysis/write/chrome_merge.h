@@ -4,8 +4,8 @@
  * loaded while it is written. Pids, ids of arrows, correlation ids and ids of operators are unique in the file. The
  * member `inputs`, behind the events, has the members of each input, the pids of its rows and the shift of its clock.
  */
-#ifndef TFA_MERGED_H
-#define TFA_MERGED_H
+#ifndef TFA_CHROME_MERGE_H
+#define TFA_CHROME_MERGE_H
 
 #include "ask/one_clock.h"
 #include "write/pftrace/pftrace.h"

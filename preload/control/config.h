@@ -118,6 +118,7 @@ void tfi_config_select(const char *names);
 
 /* Sets TFI_IO_PATHS unless it is set. Paths that calls have used before keep their decision. */
 void tfi_config_io_paths(const char *paths);
+
 /* Records everything from now on, in a process whose work belongs to stages of another one: the analysis decides what
  * lies in a selected stage. An empty ENABLE_PROFILER_NAMES stays in force. */
 void tfi_config_select_undecided(void);

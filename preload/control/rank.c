@@ -5,7 +5,7 @@
  * no common first process. If the job has an id, its ranks agree through a small file beside the directory.
  * Two jobs that begin in the same minute decide on the same name. So the first process also passes on a token, and the
  * first process to wake leaves it in the directory. A job that finds another job's token there takes the next name.
- * The token begins with the number of the process that decided: that process ends the run (closing.c), also after an
+ * The token begins with the number of the process that decided: that process ends the run (once.c), also after an
  * exec. A directory that the user chose is final; there the token only names the run.
  * Nothing is created before a process wakes.
  */

@@ -1,6 +1,6 @@
 /* value_types.h - parses and describes the variables of include/env.def, by type. */
-#ifndef TFI_VALUES_H
-#define TFI_VALUES_H
+#ifndef TFI_VALUE_TYPES_H
+#define TFI_VALUE_TYPES_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* call_values.h - computes values of a call's record that are more than its arguments. */
-#ifndef TFI_CUDA_VALUES_H
-#define TFI_CUDA_VALUES_H
+#ifndef TFI_CALL_VALUES_H
+#define TFI_CALL_VALUES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* uncaught.h - writes down where an exception came from that nothing caught. */
-#ifndef TFI_RAISED_H
-#define TFI_RAISED_H
+#ifndef TFI_UNCAUGHT_H
+#define TFI_UNCAUGHT_H
 
 #include "python/python.h"
 

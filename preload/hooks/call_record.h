@@ -1,6 +1,6 @@
 /* call_record.h - records a call of an intercepted function. */
-#ifndef TFI_RECORDED_H
-#define TFI_RECORDED_H
+#ifndef TFI_CALL_RECORD_H
+#define TFI_CALL_RECORD_H
 
 #include "hooks/hooks.h"
 

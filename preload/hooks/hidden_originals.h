@@ -1,6 +1,6 @@
 /* hidden_originals.h - finds originals that lie in no library of their table: renamed copies, and code linked into a plugin. */
-#ifndef TFI_ELSEWHERE_H
-#define TFI_ELSEWHERE_H
+#ifndef TFI_HIDDEN_ORIGINALS_H
+#define TFI_HIDDEN_ORIGINALS_H
 
 /* The function that the caller would have reached without this library: the next definition in the ordinary search
  * order, else the one that only the caller's object sees. NULL if there is none. Takes the loader's lock. */

@@ -1,6 +1,6 @@
 /* child_processes.h - records the start and the end of processes, and knows whether a thread is in a child of vfork. */
-#ifndef TFI_IO_PROCESS_H
-#define TFI_IO_PROCESS_H
+#ifndef TFI_CHILD_PROCESSES_H
+#define TFI_CHILD_PROCESSES_H
 
 #include <stdbool.h>
 

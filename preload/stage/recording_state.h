@@ -1,6 +1,6 @@
 /* recording_state.h - decides whether a thread is recorded now: by the schedule, and by the selected stages. */
-#ifndef TFI_WANTED_H
-#define TFI_WANTED_H
+#ifndef TFI_RECORDING_STATE_H
+#define TFI_RECORDING_STATE_H
 
 #include "control/config.h"
 #include "control/schedule.h"

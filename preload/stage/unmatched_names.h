@@ -1,6 +1,6 @@
 /* unmatched_names.h - reports names of ENABLE_PROFILER_NAMES and TFI_STAGES that matched nothing in this process. */
-#ifndef TFI_UNMATCHED_H
-#define TFI_UNMATCHED_H
+#ifndef TFI_UNMATCHED_NAMES_H
+#define TFI_UNMATCHED_NAMES_H
 
 #include <stdbool.h>
 

@@ -483,8 +483,8 @@ ROWS = [
     row('a-file-in-use-is-removed', 'little.py::test_what_killed_processes_leave_in_memory', 'preload/base/leftovers.c',
         'ours && syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) == 0', 'ours'),
     # Holes in the live file kill the program.
-    row('size-from-the-live-file', 'little.py::test_a_hole_in_the_live_file[the chunks]', 'preload/record/chunk.c',
-        'thread->limit = (uint8_t *)chunk + tfi_pool_bytes(chunk);', 'thread->limit = (uint8_t *)chunk + chunk->bytes;'),
+    row('length-from-the-live-file', 'little.py::test_a_hole_in_the_live_file[the head and the names]', 'preload/record/writer.c',
+        'uint64_t used = tfi_pool_strings_used();', 'uint64_t used = __atomic_load_n(&tfi_live->strings_used, __ATOMIC_ACQUIRE);'),
     # Each process of a run says the same.
     row('said-by-each-process', 'messages.py::test_a_kind_of_message_is_said_once_a_run[chosen]', 'preload/control/once.c',
         '    if (find_line(dir, name, kind)) return false;\n', ''),

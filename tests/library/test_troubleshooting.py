@@ -73,7 +73,8 @@ class Causes:
     def not_writable(self):
         """tfinject: nothing is recorded in process"""
         (self.place / 'closed').mkdir(mode=0o555)
-        return self.run(self.without_privilege(self.script, 'push=a', 'pop'), {'TFI_OUTPUT_DIR': self.place / 'closed/run'}).err
+        command = ['env', f'LD_PRELOAD={built(BUILD / "libtfinject.so")}', self.script, 'push=a', 'pop']
+        return self.run(self.without_privilege(*command), {'TFI_OUTPUT_DIR': self.place / 'closed/run'}, preload=False).err
 
     def tfrun_not_writable(self):
         """tfrun:   - DIR cannot be written to"""

@@ -3,8 +3,8 @@
  * Parts are in the order of the trace. comm_collect sets their run, clock and axis, and numbers those that have no
  * sequence number.
  */
-#ifndef TFA_COMM_TAKEN_H
-#define TFA_COMM_TAKEN_H
+#ifndef TFA_COMM_REDUCTION_H
+#define TFA_COMM_REDUCTION_H
 
 #include "ask/comm/health.h"
 #include "ask/comm/replays.h"

@@ -3,8 +3,8 @@
  * Only collectives count that no rank can leave before all have come, as only those hold the others up. The last rank
  * is late by the time from the last but one arrival to its own: so much sooner would all others have gone on without it.
  */
-#ifndef TFA_COMM_LATE_H
-#define TFA_COMM_LATE_H
+#ifndef TFA_LATE_RANKS_H
+#define TFA_LATE_RANKS_H
 
 #include "ask/comm/comm_rows.h"
 

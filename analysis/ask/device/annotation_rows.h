@@ -1,6 +1,6 @@
 /* annotation_rows.h - kernels under each user annotation: by the stack of annotations they were launched in. */
-#ifndef TFA_ANNOTATIONS_H
-#define TFA_ANNOTATIONS_H
+#ifndef TFA_ANNOTATION_ROWS_H
+#define TFA_ANNOTATION_ROWS_H
 
 #include "ask/scope.h"
 #include "base/sets/keyed.h"

@@ -1,6 +1,6 @@
 /* copy_bandwidth.h - copies and sets by kind: how many, how many bytes, how fast. */
-#ifndef TFA_BANDWIDTH_H
-#define TFA_BANDWIDTH_H
+#ifndef TFA_COPY_BANDWIDTH_H
+#define TFA_COPY_BANDWIDTH_H
 
 #include "ask/scope.h"
 #include "base/sets/keyed.h"

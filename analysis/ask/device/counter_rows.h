@@ -4,8 +4,8 @@
  * belongs to its n-th launch of a kernel, provided there are as many launches as ranges; otherwise the launches are
  * unknown. Other links do not exist in such a trace.
  */
-#ifndef TFA_COUNTERS_H
-#define TFA_COUNTERS_H
+#ifndef TFA_COUNTER_ROWS_H
+#define TFA_COUNTER_ROWS_H
 
 #include "ask/selection.h"
 #include "base/sets/intervals.h"

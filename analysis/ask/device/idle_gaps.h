@@ -1,6 +1,6 @@
 /* idle_gaps.h - divides the idle time of each stream by its cause. */
-#ifndef TFA_IDLE_H
-#define TFA_IDLE_H
+#ifndef TFA_IDLE_GAPS_H
+#define TFA_IDLE_GAPS_H
 
 #include "ask/reduction.h"
 

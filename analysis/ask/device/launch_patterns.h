@@ -1,6 +1,6 @@
 /* launch_patterns.h - sequences of kernels that an operator launches, and how often each of them repeats. */
-#ifndef TFA_PATTERNS_H
-#define TFA_PATTERNS_H
+#ifndef TFA_LAUNCH_PATTERNS_H
+#define TFA_LAUNCH_PATTERNS_H
 
 #include "ask/scope.h"
 

@@ -1,6 +1,6 @@
 /* queue_lengths.h - the depth of each stream's launch queue. */
-#ifndef TFA_QUEUE_H
-#define TFA_QUEUE_H
+#ifndef TFA_QUEUE_LENGTHS_H
+#define TFA_QUEUE_LENGTHS_H
 
 #include "ask/choice.h"
 #include "ask/reduction.h"

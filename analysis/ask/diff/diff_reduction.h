@@ -1,6 +1,6 @@
 /* diff_reduction.h - what `diff` takes of each process: calls and time by name. */
-#ifndef TFA_DIFF_TAKEN_H
-#define TFA_DIFF_TAKEN_H
+#ifndef TFA_DIFF_REDUCTION_H
+#define TFA_DIFF_REDUCTION_H
 
 #include "ask/reduction.h"
 #include "ask/work_kinds.h"

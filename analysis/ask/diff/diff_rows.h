@@ -3,8 +3,8 @@
  * Only ranks that both runs have are compared. A time that differs by at most DIFF_SAME_PCT of A's is the same, the
  * tolerance of TeleFuser's compare_timing_reports.
  */
-#ifndef TFA_DIFF_H
-#define TFA_DIFF_H
+#ifndef TFA_DIFF_ROWS_H
+#define TFA_DIFF_ROWS_H
 
 #include "ask/diff/diff_reduction.h"
 

@@ -6,8 +6,8 @@
  * first rank began to wait, and its collectives are numbered from the first one on. Otherwise it is not known whether it
  * came. A missing rank that itself waits in a collective of another group is held up there.
  */
-#ifndef TFA_HANG_H
-#define TFA_HANG_H
+#ifndef TFA_HANG_ANSWER_H
+#define TFA_HANG_ANSWER_H
 
 #include "ask/comm/parts.h"
 #include "ask/hang/hang_reduction.h"

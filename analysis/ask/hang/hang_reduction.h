@@ -3,8 +3,8 @@
  * One process has as many entries as it has threads and groups, beside its collectives, so that any number of ranks fits
  * into memory.
  */
-#ifndef TFA_HANG_TAKEN_H
-#define TFA_HANG_TAKEN_H
+#ifndef TFA_HANG_REDUCTION_H
+#define TFA_HANG_REDUCTION_H
 
 #include "ask/comm/comm_reduction.h"
 

@@ -1,6 +1,6 @@
 /* io_choice.h - tells which calls on files of one process the filters choose. */
-#ifndef TFA_IO_SCOPE_H
-#define TFA_IO_SCOPE_H
+#ifndef TFA_IO_CHOICE_H
+#define TFA_IO_CHOICE_H
 
 #include "ask/io/open_times.h"
 #include "ask/scope.h"

@@ -8,8 +8,8 @@
  * A worker has no stages of its own. With a filter by stage or step its calls count while such a stage or step is open in
  * another process of its rank.
  */
-#ifndef TFA_IO_TAKEN_H
-#define TFA_IO_TAKEN_H
+#ifndef TFA_IO_REDUCTION_H
+#define TFA_IO_REDUCTION_H
 
 #include "ask/io/batches.h"
 #include "ask/io/buckets.h"

@@ -5,8 +5,8 @@
  * of the batch. This is the idle time of that process's calls (ranks.h), by batch. Only the first MOST late batches in
  * their order are kept.
  */
-#ifndef TFA_IO_LATE_H
-#define TFA_IO_LATE_H
+#ifndef TFA_LATE_BATCHES_H
+#define TFA_LATE_BATCHES_H
 
 #include "ask/io/ranks.h"
 

@@ -3,8 +3,8 @@
  * A worker has no stages: its calls count while a stage of its parent is open. The times are found once for each rank,
  * however many workers it has.
  */
-#ifndef TFA_IO_OPEN_H
-#define TFA_IO_OPEN_H
+#ifndef TFA_OPEN_TIMES_H
+#define TFA_OPEN_TIMES_H
 
 #include "ask/selection.h"
 #include "base/sets/measure.h"

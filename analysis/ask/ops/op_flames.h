@@ -1,6 +1,6 @@
 /* op_flames.h - adds up the own time of operators by call stack: the input of a flame graph. */
-#ifndef TFA_FLAMES_H
-#define TFA_FLAMES_H
+#ifndef TFA_OP_FLAMES_H
+#define TFA_OP_FLAMES_H
 
 #include "ask/selection.h"
 

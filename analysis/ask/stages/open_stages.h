@@ -1,6 +1,6 @@
 /* open_stages.h - finds the stages whose device work is summed up, at most MOST_OPEN of a thread at a time. */
-#ifndef TFA_STAGE_DEEP_H
-#define TFA_STAGE_DEEP_H
+#ifndef TFA_OPEN_STAGES_H
+#define TFA_OPEN_STAGES_H
 
 #include "ask/stages/order.h"
 

@@ -1,6 +1,6 @@
 /* same_name.h - finds the stage of a given name that was open on a thread at a single moment. */
-#ifndef TFA_STAGE_NAMED_H
-#define TFA_STAGE_NAMED_H
+#ifndef TFA_SAME_NAME_H
+#define TFA_SAME_NAME_H
 
 #include "ask/attribute.h"
 

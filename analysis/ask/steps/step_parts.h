@@ -3,8 +3,8 @@
  * The table is the overview of the TensorBoard plugin for PyTorch (torch_tb_profiler 0.4.3, event_parser.py,
  * overall_parser.py, gpu_metrics_parser.py); step_parts.c has its rules, and devices.c those of the devices.
  */
-#ifndef TFA_ASK_STEPS_H
-#define TFA_ASK_STEPS_H
+#ifndef TFA_STEP_PARTS_H
+#define TFA_STEP_PARTS_H
 
 #include "ask/reduction.h"
 

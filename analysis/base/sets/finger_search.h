@@ -1,6 +1,6 @@
 /* finger_search.h - searches a sorted array from the place found last, because one question is often near the one before. */
-#ifndef TFA_NEAR_H
-#define TFA_NEAR_H
+#ifndef TFA_FINGER_SEARCH_H
+#define TFA_FINGER_SEARCH_H
 
 #include "base/util.h"
 

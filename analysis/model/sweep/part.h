@@ -1,6 +1,6 @@
 /* part.h - loads the operators and blocks of some times from a trace of ours whose process holds all else. */
-#ifndef TFA_PART_OF_RUN_H
-#define TFA_PART_OF_RUN_H
+#ifndef TFA_SWEEP_PART_H
+#define TFA_SWEEP_PART_H
 
 #include "base/sets/intervals.h"
 #include "model/model.h"
