@@ -28,6 +28,7 @@ struct answer {
     struct memory_walk changes;
     uint64_t rows, shown; /* of all processes; shown: those that --top lets through */
     uint64_t sums[4];     /* totals, by layout */
+    bool lacks_blocks;    /* those outside the selected stages are in no trace */
     struct pictures pictures;
     struct assigned assigned;
     struct assigned_walk *walk; /* NULL: the categories of blocks are unknown */
@@ -503,18 +504,11 @@ static void answer_process(struct answer *a, const struct layout_of *layout)
     const struct process *p = a->process;
     a->attributed = layout->by_stage || choice_needs_launches(&a->session->options, p);
     a->choice = &a->scope->choice;
+    a->lacks_blocks |= selects_stages(p) && !a->session->options.stage.count;
     if (a->attributed) scope_attribute(a->scope);
     if (p->memory_rows) layout->of_rows(a);
     else answer_blocks(a, layout);
     scope_end(a->scope);
-}
-
-/* True if blocks outside the selected stages are not in a trace. */
-static bool lacks_blocks(const struct selection *chosen)
-{
-    for (size_t i = 0; i < chosen->processes; i++)
-        if (selects_stages(chosen->process[i]) && !chosen->options->stage.count) return true;
-    return false;
 }
 
 static void emit_sums(struct answer *a, const struct layout_of *layout)
@@ -523,7 +517,7 @@ static void emit_sums(struct answer *a, const struct layout_of *layout)
     emit_totals(e);
     if (a->session->options.memory_layout != MEMORY_OOM) emit_count(e, "rows", a->rows);
     for (size_t i = 0; i < ARRAY_SIZE(layout->totals) && layout->totals[i]; i++)
-        if (lacks_blocks(&a->session->chosen)) emit_null(e, layout->totals[i]);
+        if (a->lacks_blocks) emit_null(e, layout->totals[i]);
         else if (strstr(layout->totals[i], "_bytes")) emit_bytes(e, layout->totals[i], a->sums[i]);
         else emit_count(e, layout->totals[i], a->sums[i]);
     emit_end(e);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "model/kineto/kineto_comm.h"
+#include "model/kineto/kineto_axis.h"
 #include "model/kineto/kineto_info.h"
 #include "model/kineto/kineto_npu.h"
 #include "model/kineto/kineto_ops.h"
@@ -491,37 +492,6 @@ static void on_member(void *context, struct slice key, struct slice value)
 
 /* ---- the whole trace ---- */
 
-static void move(int64_t *times, size_t count, int64_t by)
-{
-    for (size_t i = 0; i < count; i++) times[i] += by;
-}
-
-static void move_all(struct process *p, int64_t by)
-{
-    p->profile_start += p->has_profile_start ? by : 0;
-    p->earliest += by;
-    move(p->ranges.start, p->ranges.table.count, by);
-    move(p->ranges.end, p->ranges.table.count, by);
-    move(p->spans.start, p->spans.table.count, by);
-    move(p->spans.end, p->spans.table.count, by);
-    move(p->works.start, p->works.table.count, by);
-    move(p->works.end, p->works.table.count, by);
-    for (size_t i = 0; i < p->counters.count; i++) {
-        p->counters.range[i].start += by;
-        p->counters.range[i].end += by;
-    }
-    move(&p->numbers.first, p->numbers.has_first, by);
-    move(p->forwards.time, p->forwards.table.count, by);
-    move(p->blocks.time, p->blocks.table.count, by);
-    collectives_move(&p->collectives, by);
-    for (size_t i = 0; i < p->threads; i++) {
-        move(&p->thread[i].first, p->thread[i].has_time, by);
-        move(&p->thread[i].last, p->thread[i].has_time, by);
-    }
-    move(&p->first, p->has_time, by);
-    move(&p->last, p->has_time, by);
-}
-
 static void lose(struct kineto_load *load, const struct kineto_damage *damage, struct notes *notes)
 {
     struct process *p = load->process;
@@ -529,16 +499,6 @@ static void lose(struct kineto_load *load, const struct kineto_damage *damage, s
     process_lose(p, "other_phase", load->other_phase, false);
     process_lose(p, "bad_event", damage->bad, true);
     process_lose(p, "cut", damage->cut, true);
-}
-
-/* Builds the clock. Newer traces name a base time. A trace without a base normally counts from 1970. If its first time
- * lies before 1979, it counts from boot instead and has no place on the calendar (`has_axis` is false). */
-static void set_clock(struct process *p, bool has_base)
-{
-    static const int64_t UNIX_SINCE = 300000000000000000; /* 1979 */
-    p->clock.is_nanoseconds = true;
-    clock_build(&p->clock);
-    p->clock.has_axis = has_base || (p->has_time && p->first >= UNIX_SINCE);
 }
 
 static void name_devices(const struct kineto_load *load)
@@ -557,8 +517,7 @@ static void conclude(struct kineto_load *load, const struct kineto_damage *damag
         if (load->kind[i].count) process_count(p, (uint32_t)i, load->kind[i].name, load->kind[i].count);
     name_devices(load);
     npu_conclude(&load->npu, p);
-    move_all(p, load->info.base);
-    set_clock(p, load->info.base != 0);
+    kineto_set_axis(p, load->info.base);
     threads_conclude(&load->threads, p);
     info_conclude(&load->info, load->names, p, notes);
     comm_conclude(&load->comm, p);
