@@ -194,8 +194,8 @@ ROWS = [
         'c = 0x1000 + ((c - 0xd800) << 10) + (low - 0xdc00);'),
     # Times of different files are not on one axis.
     row('base-time-ignored', 'kineto.py::test_base_time[number]', 'analysis/model/load/load_kineto.c',
-        'move_all(p, load->info.base);',
-        'move_all(p, 0);'),
+        'kineto_set_axis(p, load->info.base);',
+        'kineto_set_axis(p, 0);'),
     # A damaged event is left out without a message.
     row('bad-event-is-no-loss', 'kineto_bad.py::test_content[plain-negative duration]', 'analysis/model/kineto/kineto_info.c',
         'process_lose(process, causes[i][0], count[i], true);', 'process_lose(process, causes[i][0], count[i], false);'),
