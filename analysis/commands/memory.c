@@ -516,9 +516,9 @@ static void emit_sums(struct answer *a, const struct layout_of *layout)
     struct emit *e = &a->session->emit;
     emit_totals(e);
     if (a->session->options.memory_layout != MEMORY_OOM) emit_count(e, "rows", a->rows);
+    emit_hide(e, a->lacks_blocks);
     for (size_t i = 0; i < ARRAY_SIZE(layout->totals) && layout->totals[i]; i++)
-        if (a->lacks_blocks) emit_null(e, layout->totals[i]);
-        else if (strstr(layout->totals[i], "_bytes")) emit_bytes(e, layout->totals[i], a->sums[i]);
+        if (strstr(layout->totals[i], "_bytes")) emit_bytes(e, layout->totals[i], a->sums[i]);
         else emit_count(e, layout->totals[i], a->sums[i]);
     emit_end(e);
 }

@@ -257,17 +257,28 @@ bool tfi_dir_remove(struct tfi_dir *dir, const char *name)
     return at >= 0 && syscall(SYS_unlinkat, at, name, 0) == 0;
 }
 
+static bool is_own(const struct stat *st)
+{
+    return S_ISREG(st->st_mode) && st->st_uid == geteuid();
+}
+
+int tfi_dir_open_own(struct tfi_dir *dir, const char *name, int flags, struct stat *st)
+{
+    int fd = open_in(dir, name, flags);
+    if (fd < 0 || (tfi_fstat(fd, st) == 0 && is_own(st))) return fd;
+    close_raw(fd);
+    return -1;
+}
+
 bool tfi_dir_add_line(struct tfi_dir *dir, const char *name, const char *line)
 {
     struct stat st;
     size_t length = strlen(line);
-    bool done = false;
-    int fd = open_in(dir, name, O_WRONLY | O_APPEND | O_CREAT);
+    int fd = tfi_dir_open_own(dir, name, O_WRONLY | O_APPEND | O_CREAT, &st);
     if (fd < 0) return false;
-    if (tfi_fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid()) {
-        if ((st.st_mode & 07777) != MODE) syscall(SYS_fchmod, fd, MODE);
-        done = tfi_file_has_room((uint64_t)st.st_size + length) && syscall(SYS_write, fd, line, length) == (long)length;
-    }
+    if ((st.st_mode & 07777) != MODE) syscall(SYS_fchmod, fd, MODE);
+    bool done =
+        tfi_file_has_room((uint64_t)st.st_size + length) && syscall(SYS_write, fd, line, length) == (long)length;
     close_raw(fd);
     return done;
 }
@@ -290,7 +301,7 @@ ssize_t tfi_dir_read(struct tfi_dir *dir, const char *name, char *buf, size_t si
 {
     struct stat st;
     if (!tfi_dir_look(dir, name, &st)) return -1;
-    int fd = S_ISREG(st.st_mode) && st.st_uid == geteuid() ? open_in(dir, name, O_RDONLY) : -1;
+    int fd = is_own(&st) ? open_in(dir, name, O_RDONLY) : -1;
     if (is_file(fd, st.st_dev, st.st_ino)) return read_all(fd, buf, size);
     if (fd >= 0) close_raw(fd);
     errno = EPERM;

@@ -38,11 +38,9 @@ void tfi_leftover_hold(int fd)
 static void look_at(struct tfi_dir *dir, const char *name)
 {
     struct stat st;
-    int fd =
-        (int)syscall(SYS_openat, tfi_dir_fd(dir), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
+    int fd = tfi_dir_open_own(dir, name, O_RDONLY, &st);
     if (fd < 0) return;
-    bool ours = tfi_fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid();
-    if (ours && syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) == 0) {
+    if (syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) == 0) {
         if (!(st.st_mode & FOUND)) {
             syscall(SYS_utimensat, fd, NULL, NULL, 0);
             syscall(SYS_fchmod, fd, (st.st_mode & 0777) | FOUND);

@@ -37,8 +37,8 @@ bool tfi_run_dir_make(struct tfi_dir *dir);
 /* Opens the run directory if a process of this run has made it; false with errno set. Only one thread at a time. */
 bool tfi_run_dir_open(struct tfi_dir *dir);
 
-/* What names the run: the number of the process that decided on its directory, a minus sign and more; "" if its launcher
- * gave no name. */
+/* Returns the name of the run: the number of the process that decided on its directory, a minus sign and more; "" if its
+ * launcher gave no name. */
 const char *tfi_run_token(void);
 
 /* True if this process decided on the run directory, perhaps before an exec, or has left that of its parent. */

@@ -54,22 +54,23 @@ TFI_EXPORT _Noreturn void abort(void)
     for (;;) syscall(SYS_tgkill, tfi_getpid(), tfi_gettid(), SIGABRT);
 }
 
-/* True if a process sends itself an uncaught signal that ends it. Python does so, after its own clean-up, when a
- * pipeline was interrupted. SIGKILL and signals that dump core are excluded: the state of such a process must stay
- * unchanged. */
-static bool ends_itself(pid_t pid, int number)
+/* Closes the trace and returns true if a process sends itself an uncaught signal that ends it. Python does so, after its
+ * own clean-up, when a pipeline was interrupted. SIGKILL and signals that dump core are excluded: the state of such a
+ * process must stay unchanged. */
+static bool finish_by(int number)
 {
     struct sigaction action;
     if (number != SIGINT && number != SIGTERM && number != SIGHUP) return false;
-    return pid == tfi_getpid() && sigaction(number, NULL, &action) == 0 && !(action.sa_flags & SA_SIGINFO) &&
-           action.sa_handler == SIG_DFL;
+    if (sigaction(number, NULL, &action) != 0 || action.sa_flags & SA_SIGINFO || action.sa_handler != SIG_DFL)
+        return false;
+    tfi_finish("signal");
+    return true;
 }
 
 TFI_EXPORT int kill(pid_t pid, int number)
 {
     int (*real)(pid_t, int) = (int (*)(pid_t, int))tfi_real(TFI_HOOK_kill);
-    bool ends = ends_itself(pid, number);
-    if (ends) tfi_finish("signal");
+    bool ends = pid == tfi_getpid() && finish_by(number);
     int result = real ? real(pid, number) : (int)syscall(SYS_kill, pid, number);
     if (ends) tfi_resume(); /* the signal was blocked */
     return result;
@@ -79,8 +80,7 @@ TFI_EXPORT int kill(pid_t pid, int number)
 TFI_EXPORT int raise(int number)
 {
     int (*real)(int) = (int (*)(int))tfi_real(TFI_HOOK_raise);
-    bool ends = ends_itself(tfi_getpid(), number);
-    if (ends) tfi_finish("signal");
+    bool ends = finish_by(number);
     int result = real ? real(number) : (int)syscall(SYS_tgkill, tfi_getpid(), tfi_gettid(), number);
     if (ends) tfi_resume(); /* the signal was blocked */
     return result;

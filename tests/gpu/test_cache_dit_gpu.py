@@ -14,7 +14,7 @@ from conftest import BUILD, built
 GPU = BUILD / 'simgpu'
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
-# What a script may read, call, open and print after each of cache-dit's names.
+# The script prints all that a program may read, call and open after each of cache-dit's names.
 SCRIPT = '''
 import gzip, inspect, json, logging, os, sys, warnings
 warnings.filterwarnings('ignore')

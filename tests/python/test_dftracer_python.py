@@ -181,7 +181,7 @@ def test_equal_to_dftracers_own(original, run, python, tmp_path, env):
     assert facts(trace)['dftracer.model'] == 'small' and facts(trace)['dftracer.process_id'] == '3'
 
 
-# What a program may read of dftracer's names, before it initializes it and after; its files and lines are compared too.
+# The script prints all that a program may read of dftracer's names, before it initializes it and after.
 AFTER = SCRIPT + '''
 import inspect
 import dftracer.python as everything

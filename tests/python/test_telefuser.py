@@ -104,7 +104,7 @@ print('report', json.dumps(report))
 print('signatures', json.dumps({n: s.to_dict() for n, s in p.get_io_signatures().items()}))
 print('peak', torch.cuda.max_memory_allocated())
 
-# What a program may read of TeleFuser's names.
+# The script prints all that a program may read of TeleFuser's names.
 import inspect
 from telefuser.utils import memory_snapshot
 def show(name, thing):

@@ -103,7 +103,7 @@ void queue_sort(struct queue_rows *rows)
 
 /* ---- one process ---- */
 
-/* What waits in a queue is unknown if some of it is not in the trace. */
+/* The length of a queue is unknown if some of its work is not in the trace. */
 static void find_unknown(struct queue_rows *rows, size_t before, struct scope *scope, const struct lane_works *works,
                          size_t first, size_t end)
 {
