@@ -336,7 +336,10 @@ ROWS = [
         'if (!moved && bytes && had)', 'if (moved && !bytes && had)'),
     # A host block that torch reports to the program's own profiler counts twice.
     row('host-blocks-counted-twice', 'memory.py::test_originals', 'preload/torch/c10.c',
-        'else if (!tfi_block_known(&blocks, (uintptr_t)block)) report_host', 'else report_host'),
+        'else if (follows_host() && !tfi_block_known(&blocks, (uintptr_t)block)) report_host', 'else report_host'),
+    # The host's blocks are followed where stages are only timed.
+    row('blocks-of-timed-stages', 'torch_ops.py::test_selection[none]', 'preload/torch/c10.c',
+        'return active() && __atomic_load_n(&tfi_config.select, __ATOMIC_RELAXED) != TFI_SELECT_NOTHING;', 'return active();'),
     # Only the newest level of the table of blocks is searched.
     row('older-blocks-are-lost', 'memory.py::test_many_blocks', 'preload/base/block_sizes.c',
         '; n-- > 0 && !p;) p = find_in(b, n, hash, address);', '; n > 0 && !p; n = 0) p = find_in(b, n - 1, hash, address);'),

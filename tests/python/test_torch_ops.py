@@ -315,7 +315,7 @@ for _ in range(200): a - a
 '''
 
 
-@short_form(2, 'env, names, shaped', [
+@short_form(3, 'env, names, shaped', [
     ({'ENABLE_PROFILER_NAMES': 'want*'}, {'aten::mul'}, True),
     ({'TFI_RECORD_SHAPES': '0'}, {'aten::ones', 'aten::empty', 'aten::fill_', 'aten::add', 'aten::mul', 'aten::sub'}, False),
     ({'ENABLE_PROFILER_NAMES': ''}, set(), False),
@@ -333,6 +333,8 @@ def test_selection(run, python, env, names, shaped):
     assert [text(trace, r.values['name']) for r in kind(trace, 'range_end')] == ['quiet', 'wanted']
     if names == {'aten::mul'}:
         assert len(rows) == 1
+    memory = [r.values['device'] for r in kind(trace, 'stage_memory')]
+    assert memory == [] if env.get('ENABLE_PROFILER_NAMES') == '' or 'TFI_ACTIVITIES' in env else set(memory) == {-1}
     if 'TFI_RECORD_SHAPES' in env:
         assert all(r['sequence'] >= 0 for r in rows if r['name'] == 'aten::mul')
 
