@@ -37,8 +37,9 @@ static void close_raw(int fd)
     errno = error;
 }
 
-/* Where RLIMIT_NOFILE leaves no number from here on, no descriptor is held between two uses: the program may need all. */
-#define LOWEST_HELD 20
+/* Where RLIMIT_NOFILE leaves no number from here on, no descriptor is held between two uses: the program may need all,
+ * or look at each. Below 64 the kernel's descriptor table need not grow, which takes milliseconds with threads. */
+#define LOWEST_HELD 60
 
 static void let_go(int *fd)
 {
@@ -51,15 +52,10 @@ static void let_go(int *fd)
  * one, or `fd` itself. */
 static int high_fd(int fd)
 {
-    /* Below 64 the kernel's descriptor table need not grow. In a process with threads growing takes milliseconds. */
-    static const int floors[] = {60, 40, LOWEST_HELD};
-    for (size_t i = 0; fd >= 0 && i < TFI_COUNT(floors); i++) {
-        int high = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, floors[i]);
-        if (high < 0) continue;
-        close_raw(fd);
-        return high;
-    }
-    return fd;
+    int high = fd < 0 ? -1 : (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, LOWEST_HELD);
+    if (high < 0) return fd;
+    close_raw(fd);
+    return high;
 }
 
 static bool is_file(int fd, uint64_t device, uint64_t inode)

@@ -154,6 +154,20 @@ def test_no_descriptor_is_held_where_they_are_few(run):
     assert all(trace.complete for trace in scripted.traces(result.dir)) and len(iotrace.all_records(result.dir)) > 50
 
 
+SEEN = '''import os
+os.close(os.open("/dev/null", os.O_RDONLY))
+print([fd for fd in range(3, os.sysconf("SC_OPEN_MAX")) if os.path.exists(f"/proc/self/fd/{fd}")])
+'''
+
+
+@pytest.mark.parametrize('limit, seen', [(40, []), (60, []), (100, [60, 61])])
+def test_descriptors_that_a_program_sees(run, limit, seen):
+    """A program with few descriptors finds none of ours among them; others find two, beyond those that they open themselves."""
+    result = run(['bash', '-c', f'ulimit -n {limit}; exec "$0" -S -c "$1"', sys.executable, SEEN], iotrace.ON)
+    assert (result.rc, result.out, result.err) == (0, f'{seen}\n', '')
+    assert all(trace.complete for trace in scripted.traces(result.dir))
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason='needs root to change its user')
 def test_a_process_that_changes_its_user(run, analyze):
     """Such a process may not remove its live file: it says nothing and leaves a file without a block, which no answer mentions."""
