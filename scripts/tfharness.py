@@ -720,7 +720,7 @@ def breakdown_of(profiler, stage):
         if launch is not None:
             row['cpu_ms'] = (row['cpu_ms'] or 0.0) + launch
     top = sorted(rows.values(), key=lambda r: -r['ms'])
-    return {'name': stage, 'of': 'device kernels' if kernels else 'operators of the CPU',
+    return {'name': stage, 'of': 'device kernels' if kernels else 'operators',
             'total_kernel_time_ms': sum(r['ms'] for r in top), 'num_kernels': len(top),
             'launches': sum(r['calls'] for r in top), 'top_kernels': top[:50]}
 

@@ -59,16 +59,17 @@ def test_files_of_a_real_trace(tmp_path, analyze, shared_traces, name):
     rank = there.get('distributedInfo', {}).get('rank', answer['rows'][0]['rank'])
     parts = kineto_parts.parts(there)
     traces, breakdowns = by_stage(files, '.trace.json.gz'), by_stage(files, '.breakdown.json')
-    assert set(traces) == set(breakdowns) == {(stage, rank) for stage in parts}
+    truth = kineto_parts.kernels(there)
+    assert set(traces) == {(stage, rank) for stage in parts} and set(breakdowns) == {(stage, rank) for stage in truth if truth[stage]}
     for (stage, _), trace in traces.items():
         assert trace['traceEvents'] == parts[stage], stage
         assert {k: v for k, v in head(trace).items() if k != 'tfinject'} == head(there)
-    check_breakdowns({stage: b for (stage, _), b in breakdowns.items()}, kineto_parts.kernels(there))
+    check_breakdowns({stage: b for (stage, _), b in breakdowns.items()}, truth)
 
 
 def check_breakdowns(breakdowns, truth):
     for stage, b in breakdowns.items():
-        kernels = truth.get(stage, {})
+        kernels = truth[stage]
         assert ns(b['total_kernel_time_ms']) == sum(k.device for k in kernels.values())
         assert (b['num_kernels'], b['launches']) == (len(kernels), sum(k.calls for k in kernels.values()))
         assert len(b['top_kernels']) == min(50, len(kernels))
@@ -150,7 +151,7 @@ def test_names_of_files(tmp_path, analyze):
               'f(x) #*-._', 'ü', 'step#1', 'step#2', 'Optimizer.step#SGD.step', 'a\nb', '#7']
     t = kineto.Trace()
     for i, name in enumerate(stages):
-        t.stage(name, 100 * i, 50)
+        t.stage(name, 100 * i, 50).launch('k', 100 * i, i + 1)
     answer, files = report(analyze, t.write(tmp_path / 'in.json'), '--output', tmp_path / 'out')
     found = {content['name']: os.path.basename(p)[:-len('_rank0.breakdown.json')] for p, content in files.items()
              if p.endswith('.breakdown.json')}
@@ -181,12 +182,12 @@ def test_files_of_others_stay(tmp_path, analyze):
 
 def test_two_files_of_one_rank(tmp_path, analyze):
     for i in range(2):
-        kineto.Trace().stage('s', 1000 * i, 50 + i).write(tmp_path / f'{i}.json')
+        kineto.Trace().stage('s', 1000 * i, 50 + i).launch('k', 1000 * i, 1).write(tmp_path / f'{i}.json')
     answer, files = report(analyze, tmp_path, '--output', tmp_path / 'out')
     assert names(tmp_path / 'out') == ['s_rank0.breakdown.json', 's_rank0.trace.json.gz', 's~2_rank0.breakdown.json',
                                        's~2_rank0.trace.json.gz', 'timing.json']
     traces = [files[f'{tmp_path}/out/{t}_rank0.trace.json.gz'] for t in ('s', 's~2')]
-    durations = [e['dur'] for t in traces for e in t['traceEvents']]
+    durations = [e['dur'] for t in traces for e in t['traceEvents'] if e['name'] == 's']
     assert durations == [50, 51]
 
 
@@ -203,19 +204,25 @@ def test_a_trace_without_stages(tmp_path, analyze):
 
 
 def test_a_trace_without_a_device(tmp_path, analyze):
-    answer, files = report(analyze, kineto.Trace().stage('s', 0, 9).operator('op', 1, 2).write(tmp_path / 'in.json'))
-    b = files[f'{tmp_path}/s_rank0.breakdown.json']
-    assert b['total_kernel_time_ms'] is None and b['launches'] is None and b['top_kernels'] == []
+    """A breakdown then has operators by their own time, in a stage and in those around it; a stage without any has no file."""
+    t = kineto.Trace().stage('out', 0, 90).stage('in', 10, 40).stage('in', 12, 30).stage('none', 60, 9)
+    t.operator('mm', 2, 5).operator('softmax', 14, 20).operator('max', 15, 4).operator('mm', 20, 3).operator('mm', 95, 1)
+    answer, files = report(analyze, t.write(tmp_path / 'in.json'))
+    found = {b['name']: b for p, b in files.items() if p.endswith('.breakdown.json')}
+    assert {name: (b['of'], ns(b['total_kernel_time_ms']), b['num_kernels'], b['launches']) for name, b in found.items()} == {
+        'out': ('operators', 25000, 3, 4), 'in': ('operators', 20000, 3, 3)}
+    assert found['in']['top_kernels'] == [{'name': name, 'ms': ms, 'cuda_ms': 0, 'cpu_ms': ms, 'calls': 1}
+                                          for name, ms in zip(('softmax', 'max', 'mm'), map(kineto.Decimal, ('0.013', '0.004', '0.003')))]
+    assert [(k['name'], ns(k['ms']), k['calls']) for k in found['out']['top_kernels']] == [('softmax', 13000, 1), ('mm', 8000, 2), ('max', 4000, 1)]
     assert [answer['rows'][0][k] for k in ('busy_us', 'idle_us', 'kernels', 'launches')] == [None] * 4
     assert 'no device work was recorded' in analyze('report', tmp_path / 'in.json', format=None).out
 
 
 def test_a_stage_without_device_work(tmp_path, analyze):
-    """A stage that launched nothing has 0, not null."""
-    t = kineto.Trace().stage('idle', 0, 9).stage('busy', 20, 30).launch('k', 25, 1)
-    _, files = report(analyze, t.write(tmp_path / 'in.json'))
-    b = files[f'{tmp_path}/idle_rank0.breakdown.json']
-    assert (b['total_kernel_time_ms'], b['num_kernels'], b['launches'], b['top_kernels']) == (0, 0, 0, [])
+    """A stage that launched nothing has no breakdown, and no operators take the place of kernels."""
+    t = kineto.Trace().stage('idle', 0, 9).operator('op', 1, 2).stage('busy', 20, 30).launch('k', 25, 1)
+    report(analyze, t.write(tmp_path / 'in.json'))
+    assert [n for n in names(tmp_path) if 'breakdown' in n] == ['busy_rank0.breakdown.json']
 
 
 def test_copies_are_no_kernels_and_shared_launches_are_divided(tmp_path, analyze):
@@ -234,7 +241,7 @@ def test_copies_are_no_kernels_and_shared_launches_are_divided(tmp_path, analyze
 def test_at_most_fifty_traces(tmp_path, analyze):
     t = kineto.Trace()
     for i in range(60):
-        t.stage(f's{i:02}x', 1000 * i, 100 + i)
+        t.stage(f's{i:02}x', 1000 * i, 100 + i).launch('k', 1000 * i, i + 1)
     answer, files = report(analyze, t.write(tmp_path / 'in.json'))
     assert answer['totals']['traces_left_out'] == 10
     assert {s for s, _ in by_stage(files, '.trace.json.gz')} == {f's{i:02}x' for i in range(10, 60)}
@@ -279,7 +286,7 @@ def test_modes_of_the_files(tmp_path, analyze):
     """Only the user can read traces and timing files, as with perf; everybody can read breakdowns."""
     old = os.umask(0o022)
     try:
-        _, files = report(analyze, kineto.Trace().stage('s', 0, 9).write(tmp_path / 'in.json'))
+        _, files = report(analyze, kineto.Trace().stage('s', 0, 9).launch('k', 5, 1).write(tmp_path / 'in.json'))
     finally:
         os.umask(old)
     modes = {os.path.basename(p): stat.S_IMODE(os.stat(p).st_mode) for p in files}
@@ -293,12 +300,11 @@ def test_report_of_our_own_traces(tmp_path, analyze):
         simple(tmp_path / f'rank{rank}.h.{rank + 1}.tfr', stages=3, rank=rank)
     answer, files = report(analyze, tmp_path)
     traces, breakdowns = by_stage(files, '.trace.json.gz'), by_stage(files, '.breakdown.json')
-    assert set(traces) == set(breakdowns) == {(f'stage {i}', rank) for i in range(3) for rank in range(2)}
+    assert set(traces) == {(f'stage {i}', rank) for i in range(3) for rank in range(2)} and not breakdowns
     for (stage, rank), trace in traces.items():
         assert [e['name'] for e in trace['traceEvents'] if e['ph'] != 'M'] == [stage]
         assert {e['cat'] for e in trace['traceEvents'] if e['ph'] != 'M'} == {'user_annotation'}
         assert trace['distributedInfo']['rank'] == rank and trace['tfinject']['artefact'] == 'stage'
-        assert breakdowns[stage, rank]['total_kernel_time_ms'] is None
     timing = files[f'{tmp_path}/timing.json']
     assert {n: ns(t['duration_ms']) for n, t in timing['stages'].items()} == {f'stage {i}': 1_000_000 for i in range(3)}
     assert ns(timing['total_stages_ms']) == 3_000_000 and timing['timestamp'].startswith('2023-11-14T22:13:2')

@@ -153,6 +153,26 @@ def test_devices_streams_and_steps_of_a_tfr_trace(analyze, tmp_path):
         assert f'{total:.3f} us' in screen
 
 
+def test_a_breakdown_of_operators_is_whole_or_absent(analyze, tmp_path):
+    """Of a stage that was not selected, or while recording was off, only some operators may be in the trace."""
+    for name, env, whole in (('all', {}, {'out', 'in', 'late'}), ('list', {'env.ENABLE_PROFILER_NAMES': 'in'}, {'in'}),
+                             ('off', {}, {'in'}), ('empty', {'env.ENABLE_PROFILER_NAMES': ''}, set())):
+        t = OpTrace(**env)
+        t.stage('out', 10 * US, 900 * US)
+        t.stage('in', 100 * US, 300 * US)
+        t.stage('late', 1000 * US, 1500 * US)
+        t.op('mm', 110 * US, 150 * US)
+        t.op('mm', 400 * US, 450 * US)
+        t.op('mm', 1100 * US, 1150 * US)
+        if name == 'off':
+            t.recording(500 * US, 0)
+            t.recording(1050 * US, 2)
+        (tmp_path / name).mkdir()
+        _, files = reported(analyze, tmp_path / name, path=t.save(tmp_path / name / 'rank0.h.1.tfr'))
+        found = {f['name']: f['launches'] for n, f in files.items() if n.endswith('.breakdown.json')}
+        assert found == {n: 1 + (n == 'out') for n in whole}, name
+
+
 # ---- --cycle ----
 
 def answers(analyze, command, path, *options):

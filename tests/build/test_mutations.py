@@ -347,8 +347,12 @@ ROWS = [
     row('blocks-of-other-stages', 'filters.py::test_operators_and_calls_without_device_records[False]', 'analysis/ask/ops/tally.c',
         'if (a->by_stage && !choice_in_stage(a->choice, at)) return;', '(void)at;'),
     # Calls without a device record are in no stage.
+    row('operators-of-half-a-stage', 'report_filters.py::test_a_breakdown_of_operators_is_whole_or_absent', 'analysis/ask/stages/stage_table.c',
+        '!is_recorded_whole(&selected, c->order[i])', 'false'),
+    row('operators-twice-in-nested-stages', 'report.py::test_a_trace_without_a_device', 'analysis/ask/stages/stage_table.c',
+        'if (row->seen != work->number) add_kernel(row, work);', 'add_kernel(row, work);'),
     row('calls-in-no-stage', 'filters.py::test_operators_and_calls_without_device_records[True]', 'analysis/ask/ops/tally.c',
-        'if (a->by_stage) at.stage = stage_at(', 'if (false) at.stage = stage_at('),
+        'if (a->finds_stages) at.stage = stage_at(', 'if (false) at.stage = stage_at('),
     # What other stages hold counts as memory without a record.
     row('other-stages-are-unknown', 'memory_answers.py::test_refusals_by_stage', 'analysis/commands/memory.c',
         'a->choice->outside_wanted && (refusal->known', '(refusal->known'),
@@ -672,11 +676,11 @@ ROWS = [
         '(void)whole;'),
     # A budget passes for a stage whose calls were never recorded.
     row('unrecorded-stage-keeps-a-budget', 'budget.py::test_stages_that_were_not_recorded[steps left one out]', 'analysis/ask/budget/counts.c',
-        'row->recorded |= selected && (outside || is_recorded(choice, range));',
+        'row->recorded |= is_kept && (outside || is_recorded(choice, range));',
         'row->recorded = true;'),
     # A budget passes with the calls of some entries of a stage.
     row('half-a-stage-keeps-a-budget', 'budget.py::test_a_stage_that_is_selected_in_places', 'analysis/ask/budget/counts.c',
-        'row->partly |= !selected || (',
+        'row->partly |= !is_kept || (',
         'row->partly |= ('),
     # A rank that only one run has makes the other one look faster.
     row('ranks-of-one-run-compared', 'diff.py::test_common_ranks', 'analysis/ask/diff/diff_rows.c',

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ask/stages/order.h"
+#include "ask/stages/selected_stages.h"
 #include "pattern.h"
 
 enum {
@@ -43,51 +44,6 @@ static bool are_calls_known(const struct process *p, bool calls)
 {
     if (is_of_kineto(p) || p->is_late) return calls && is_active(p, BIT_CPU, "cpu");
     return is_active(p, BIT_CPU, "cpu") && (calls || !p->works.table.count);
-}
-
-/* ---- stages ---- */
-
-/* The comparisons take at most this many steps of 64 characters, about a second, because a hostile trace may have a
- * million names and stages. Stages beyond this limit count as not selected. */
-#define MOST_STEPS (UINT64_C(1) << 23)
-
-/* Which stages ENABLE_PROFILER_NAMES selects, by name. */
-struct asked {
-    const char *list; /* NULL: everything */
-    uint64_t length, steps;
-    struct stage_paths paths;
-};
-
-static bool is_asked(struct asked *asked, const struct name *name)
-{
-    const char *list = asked->list;
-    char entry[4096];
-    asked->steps += 1 + asked->length * name->length / 64;
-    if (asked->steps > MOST_STEPS) return false;
-    while (tfi_next_name(&list, entry, sizeof entry))
-        if (tfi_glob(entry, name->text, name->length, false)) return true;
-    return false;
-}
-
-static void asked_init(struct asked *asked, const struct choice *choice, const struct names *names)
-{
-    const struct ranges *r = &choice->process->ranges;
-    *asked = (struct asked){.list = choice->process->names_asked};
-    if (!asked->list) return;
-    asked->length = strlen(asked->list);
-    uint32_t *of_name = mem_zero(names->count, sizeof *of_name);
-    for (size_t i = 0; i < r->table.count; i++) {
-        uint32_t *of = &of_name[r->name[i]];
-        if (!*of) *of = is_asked(asked, names_get(names, r->name[i])) ? 1 : NO_PLACE;
-    }
-    asked->paths = chosen_paths(choice->attribution, of_name, 1);
-    free(of_name);
-}
-
-static bool is_selected(const struct asked *asked, const struct choice *choice, size_t range)
-{
-    int64_t start = choice->process->ranges.start[range];
-    return !asked->list || stage_or_around(&asked->paths, (uint32_t)range, start) != NO_PLACE;
 }
 
 /* ---- recording that was off ---- */
@@ -133,10 +89,10 @@ void counts_add_stages(struct counts *counts, const struct scope *scope, bool ca
     const struct attribution *a = &scope->attribution;
     const struct process *p = scope->process;
     const struct ranges *r = &p->ranges;
-    struct asked asked;
+    struct selected_stages selected;
     struct intervals gaps = find_gaps(choice, &chosen->model->names);
     bool calls_known = are_calls_known(p, calls), dispatches_known = operators && is_active(p, BIT_OPS, "ops");
-    asked_init(&asked, choice, &chosen->model->names);
+    selected_stages_init(&selected, choice, &chosen->model->names);
     for (size_t i = 0; i <= a->stages; i++) {
         bool outside = i == a->stages;
         size_t range = outside ? 0 : a->order[i];
@@ -144,12 +100,12 @@ void counts_add_stages(struct counts *counts, const struct scope *scope, bool ca
         if (outside ? !choice->outside_wanted : !choice_stage(choice, range) || !selection_wants(chosen, stage))
             continue;
         struct stage_counts *row = counts_row(counts, p->rank, stage);
-        bool selected = outside ? !asked.list : is_selected(&asked, choice, range);
-        row->recorded |= selected && (outside || is_recorded(choice, range));
-        row->partly |= !selected || (outside ? gaps.count > 0 : has_gap(&gaps, r->start[range], r->end[range]));
+        bool is_kept = outside ? !selected.list : is_selected(&selected, range);
+        row->recorded |= is_kept && (outside || is_recorded(choice, range));
+        row->partly |= !is_kept || (outside ? gaps.count > 0 : has_gap(&gaps, r->start[range], r->end[range]));
         for (int k = 0; k < NR_CALL_KINDS; k++) row->unknown[k] |= !(k == DISPATCH ? dispatches_known : calls_known);
     }
-    stage_paths_free(&asked.paths);
+    selected_stages_free(&selected);
     intervals_free(&gaps);
 }
 

@@ -34,6 +34,8 @@ struct op_row {
     struct op_us us; /* as torch adds them up */
 };
 
+struct addition;
+
 struct op_rows {
     const struct selection *chosen;
     KEYED_ROWS(struct op_row);
@@ -43,6 +45,9 @@ struct op_rows {
     const char *device_word;        /* torch's word for the devices of the first trace; NULL: CUDA */
     uint64_t events;
     struct left_rows left;
+    /* If set by the caller: gets each operator or call that was added, with its sums and the stage it belongs to. */
+    void (*each)(void *to, const struct addition *operator, const struct belonging * at);
+    void *to;
 };
 
 void op_rows_add(struct op_rows *rows, struct scope *scope);

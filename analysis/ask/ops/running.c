@@ -22,6 +22,8 @@ struct begun {
     double us_of_children, device_us_of_children;
     struct op_work work;
     uint64_t host, device; /* bytes allocated before its start */
+    struct belonging at;   /* for rows->each */
+    bool is_told;          /* rows->each gets it */
     uint32_t next_free;
 };
 
@@ -168,6 +170,7 @@ static void add_running(struct running *s, uint32_t event)
     if (b->wanted) {
         op_row_add(s->rows, b->row, &b->addition, s->process);
         settle_running(s, b, ADDED);
+        if (b->is_told) s->rows->each(s->rows->to, &b->addition, &b->at);
     }
     leave(s, event);
 }
@@ -240,7 +243,8 @@ double running_us(const struct running *s, int64_t start, int64_t end)
     return (double)(end - s->base) / 1000 - (double)(start - s->base) / 1000;
 }
 
-void running_begin(struct running *s, uint32_t event, uint32_t thread, bool wanted, const struct op_work *work)
+void running_begin(struct running *s, uint32_t event, uint32_t thread, bool wanted, const struct op_work *work,
+                   const struct belonging *at)
 {
     struct begun *b = &s->begun[event];
     struct addition *a = &b->addition;
@@ -249,6 +253,8 @@ void running_begin(struct running *s, uint32_t event, uint32_t thread, bool want
     b->only = NO_PLACE;
     b->number = s->number++;
     b->wanted = wanted;
+    b->is_told = s->rows->each && at;
+    if (b->is_told) b->at = *at;
     b->host = s->host;
     b->device = s->device;
     b->us_of_children = b->device_us_of_children = 0;

@@ -46,8 +46,9 @@ struct running {
 void running_init(struct running *running, struct op_rows *rows, const struct process *process);
 /* Returns the addition of a new event. The caller fills in all but its sums, and calls running_begin. */
 struct addition *running_new(struct running *running, uint32_t *event);
-/* Begins the event. `wanted`: it has a row; `work`: NULL if it launched none. */
-void running_begin(struct running *running, uint32_t event, uint32_t thread, bool wanted, const struct op_work *work);
+/* Begins the event. `wanted`: it has a row; `work`: NULL if it launched none; `at`: NULL if rows->each is not to get it. */
+void running_begin(struct running *running, uint32_t event, uint32_t thread, bool wanted, const struct op_work *work,
+                   const struct belonging *at);
 void running_end_before(struct running *running, int64_t time); /* the first one ends before it */
 /* Ends the events that end before `time`. */
 static inline void running_until(struct running *running, int64_t time)

@@ -21,7 +21,8 @@ struct tally {
     const struct choice *choice;
     const struct attribution *attribution; /* all zero where nothing asks for it */
     struct op_stacks stacks;
-    bool by_stage;
+    bool by_stage;       /* --stage is given */
+    bool finds_stages;   /* it is, or rows->each is told them */
     struct sweep *sweep; /* operators and blocks in the file; NULL: the process holds them */
     bool takes_all;      /* no option or state leaves out any of these */
     uint8_t *hidden;     /* of these operators, by name: 0: not known yet, 1: shown, 2: hidden */
@@ -52,14 +53,13 @@ static struct belonging event_at(const struct tally *a, const struct op_event *e
     uint32_t of = event->kind == OP_CALL ? a->process->calls.span[event->place] : event->place;
     if (event->kind == OP_STAGE) return at;
     if (span && of != NO_PLACE) return span[of];
-    if (a->by_stage) at.stage = stage_at(&a->attribution->finder, event->thread, event->start);
+    if (a->finds_stages) at.stage = stage_at(&a->attribution->finder, event->thread, event->start);
     return at;
 }
 
-static bool wants_event(const struct tally *a, const struct op_event *event)
+static bool wants_event(const struct tally *a, const struct op_event *event, const struct belonging *at)
 {
-    const struct belonging at = event_at(a, event);
-    return choice_moment(a->choice, event->start, at.time) && choice_in_stage(a->choice, &at) && wants_call(a, event);
+    return choice_moment(a->choice, event->start, at->time) && choice_in_stage(a->choice, at) && wants_call(a, event);
 }
 
 /* ---- device work ---- */
@@ -162,7 +162,9 @@ static void take_event(struct tally *a, uint32_t entry, const struct op_event *e
     const struct process *p = a->process;
     const struct op_detail *detail = op_detail_of(&a->events, event);
     bool is_stage = event->kind == OP_STAGE;
-    bool wanted = (event->kind != OP_PYTHON || a->rows->with_python) && wants_event(a, event);
+    const struct belonging at = event_at(a, event);
+    bool is_operator = !is_stage && event->kind != OP_PYTHON;
+    bool wanted = (event->kind != OP_PYTHON || a->rows->with_python) && wants_event(a, event, &at);
     uint32_t new;
     struct addition *addition = running_new(&a->running, &new); /* field by field: it is large */
     addition->name = op_event_name(&a->events, event);
@@ -181,7 +183,8 @@ static void take_event(struct tally *a, uint32_t entry, const struct op_event *e
     if (wanted && group->stack)
         addition->stack = op_first_frames(a->rows, a->sweep ? NAME_NONE : op_stack_of(&a->stacks, entry));
     bool has_work = bits_have(&a->launched, entry);
-    running_begin(&a->running, new, event->thread, wanted, has_work ? &a->work[map_get(&a->work_of, entry)] : NULL);
+    running_begin(&a->running, new, event->thread, wanted, has_work ? &a->work[map_get(&a->work_of, entry)] : NULL,
+                  is_operator ? &at : NULL);
 }
 
 /* ---- memory ---- */
@@ -212,7 +215,8 @@ static void take_held(struct tally *a, uint32_t entry, const struct op_event *ev
 
 static struct belonging at_of(const struct tally *a, int64_t time, uint32_t thread)
 {
-    return (struct belonging){time, a->by_stage ? stage_at(&a->attribution->finder, thread, time) : NO_PLACE, VIA_NONE};
+    return (struct belonging){time, a->finds_stages ? stage_at(&a->attribution->finder, thread, time) : NO_PLACE,
+                              VIA_NONE};
 }
 
 static bool is_hidden(struct tally *a, uint32_t name)
@@ -244,11 +248,10 @@ static void take_op(struct tally *a, const struct swept_op *op)
     addition->order = a->events.spans + op->order;
     addition->flops = op->flops;
     bool wanted = a->takes_all;
-    if (!wanted) {
-        const struct belonging at = at_of(a, op->start, op->thread);
-        wanted = choice_moment(a->choice, op->start, op->start) && choice_in_stage(a->choice, &at);
-    }
-    running_begin(&a->running, new, op->thread, wanted, NULL);
+    struct belonging at = {0};
+    if (!wanted || a->finds_stages) at = at_of(a, op->start, op->thread);
+    if (!wanted) wanted = choice_moment(a->choice, op->start, op->start) && choice_in_stage(a->choice, &at);
+    running_begin(&a->running, new, op->thread, wanted, NULL, &at);
 }
 
 static void take_swept(struct tally *a, const struct swept *swept)
@@ -322,8 +325,10 @@ void op_rows_add(struct op_rows *rows, struct scope *scope)
     scope_left_rows(scope, &rows->left);
     if (!rows->device_word) rows->device_word = process->device_word;
     a.by_stage = options->stage.count != 0;
+    a.finds_stages = a.by_stage || rows->each;
     a.takes_all = !is_filtered(options) && !a.choice->warmup.count && !a.choice->off.count;
-    if ((process->works.table.count && !is_kineto) || is_filtered(options)) a.attribution = scope_attribute(scope);
+    if ((process->works.table.count && !is_kineto) || is_filtered(options) || rows->each)
+        a.attribution = scope_attribute(scope);
     running_init(&a.running, rows, process);
     op_events_init(&a.events, process, names);
     if (process->works.table.count && is_kineto) give_by_external_id(&a);

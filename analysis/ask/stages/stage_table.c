@@ -3,8 +3,10 @@
 
 #include <stdlib.h>
 
-#include "ask/stages/open_stages.h"
+#include "ask/ops/addition.h"
 #include "ask/stages/done.h"
+#include "ask/stages/open_stages.h"
+#include "ask/stages/selected_stages.h"
 #include "base/hash.h"
 #include "model/other_profilers.h"
 
@@ -323,14 +325,21 @@ static void add_work(const struct counting *c, struct stage_row *row, const stru
     if (table->kernels && work->is_kernel) add_kernel(row, work);
 }
 
-/* Adds work to its stage and all stages around it. */
+typedef void add_to_row(const struct counting *c, struct stage_row *row, const struct work *work);
+
+/* Adds something to its stage and all stages around it. */
+static void add_around(const struct counting *c, const struct belonging *at, const struct work *work, add_to_row *to)
+{
+    for (uint32_t s = stage_or_around(c->paths, at->stage, at->time); s != NO_PLACE;
+         s = c->table->exclusive ? NO_PLACE : stages_around(c->paths, s, at->time))
+        if (c->name[s] != NO_PLACE) to(c, row_of(c, c->name[s]), work);
+}
+
 static void add_to_stages(const struct counting *c, const struct belonging *at, const struct work *work)
 {
     if (c->table->kernels && choice_in_stage(c->choice, at)) add_work(c, &c->table->all, work);
     if (at->stage == NO_PLACE && c->outside != NO_PLACE) add_work(c, row_of(c, c->outside), work);
-    for (uint32_t s = stage_or_around(c->paths, at->stage, at->time); s != NO_PLACE;
-         s = c->table->exclusive ? NO_PLACE : stages_around(c->paths, s, at->time))
-        if (c->name[s] != NO_PLACE) add_work(c, row_of(c, c->name[s]), work);
+    add_around(c, at, work, add_work);
 }
 
 /* Returns the number of works that each call launched. */
@@ -395,6 +404,42 @@ static void add_sums(const struct counting *c, const struct map *ranges)
     }
 }
 
+/* ---- operators ---- */
+
+static void add_own_time(const struct counting *c, struct stage_row *row, const struct work *work)
+{
+    (void)c;
+    if (row->seen != work->number) add_kernel(row, work);
+    row->seen = work->number;
+}
+
+/* An operator outside all stages counts where there are no stages. */
+static void add_operator(void *counting, const struct addition *operator, const struct belonging * at)
+{
+    const struct counting *c = counting;
+    struct work work = {
+        .number = ++c->table->epoch,
+        .when = {0, operator->own.time }, .kernel = operator->name, .host = (double)operator->own.time };
+    if (!operator->all.time) return;
+    if (at->stage != NO_PLACE) add_around(c, at, &work, add_own_time);
+    else if (!c->count && c->run != NO_PLACE) add_own_time(c, row_of(c, c->run), &work);
+}
+
+static void add_operators(struct counting *c, struct scope *scope)
+{
+    const struct names *names = &scope->chosen->model->names;
+    struct op_rows *rows = c->table->operators;
+    struct selected_stages selected;
+    rows->each = add_operator;
+    rows->to = c;
+    op_rows_add(rows, scope);
+    selected_stages_init(&selected, c->choice, names);
+    for (size_t i = 0; i < c->count; i++)
+        if (c->name[c->order[i]] != NO_PLACE && !is_recorded_whole(&selected, c->order[i]))
+            row_of(c, c->name[c->order[i]])->work_unknown = true;
+    selected_stages_free(&selected);
+}
+
 /* ---- memory ---- */
 
 /* The peaks are those of the device with the most, or of the host if no device's are known. */
@@ -436,16 +481,18 @@ void stages_add(struct stage_table *table, struct scope *scope, int64_t group, b
     struct stage_paths counting = {0};
     struct map ranges = {0};
     bool has_work = p->works.table.count || p->stage_times.table.count;
-    if (has_work) scope_attribute(scope);
+    bool has_paths = has_work || table->operators;
+    if (has_paths) scope_attribute(scope);
     int64_t *done = stages_done(&scope->choice, &scope->chosen->model->names);
     struct counting c = {.table = table, .choice = &scope->choice, .process = p, .group = group, .done = done};
     begin_counting(&c, scope);
-    if (c.deep && has_work) counting = counting_paths(&c);
-    if (has_work) c.paths = c.deep ? &counting : &scope->attribution.paths;
+    if (c.deep && has_paths) counting = counting_paths(&c);
+    if (has_paths) c.paths = c.deep ? &counting : &scope->attribution.paths;
     if (p->stage_memories || p->stage_times.table.count) ranges_by_id(&ranges, p);
     add_times(&c, alone);
     add_memory(&c, &ranges);
     if (p->works.table.count) add_works(&c);
+    if (table->operators) add_operators(&c, scope);
     add_sums(&c, &ranges);
     stage_paths_free(&counting);
     map_free(&ranges);

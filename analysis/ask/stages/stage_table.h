@@ -10,6 +10,7 @@
 #ifndef TFA_STAGE_TABLE_H
 #define TFA_STAGE_TABLE_H
 
+#include "ask/ops/op_rows.h"
 #include "ask/scope.h"
 #include "ask/stages/order.h"
 #include "base/sets/intervals.h"
@@ -25,7 +26,7 @@ struct stage_device {
 };
 
 struct stage_kernel {
-    uint32_t name; /* the key: the displayed name */
+    uint32_t name; /* the key: the displayed name; that of an operator, where `operators` of the table is set */
     uint64_t calls;
     uint64_t launched; /* number of calls whose launch is known */
     int64_t device;
@@ -82,6 +83,8 @@ struct stage_table {
     bool exclusive;
     const struct short_names *kernels; /* names by which kernels count; busy times then count in `all` alone */
     struct stage_row all;              /* with `kernels`: all work in chosen stages */
+    struct op_rows *operators; /* set: the processes have no device. The rows get their operators, and a stage's kernels
+                                  are its operators by their own time; a call recorded in part makes its work unknown */
     int64_t since; /* of the process that is added next: moment from which calls count for `told` and `last` */
     uint64_t epoch;
     uint64_t unfinished;

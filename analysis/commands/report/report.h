@@ -63,6 +63,7 @@ struct report {
     size_t traces;             /* number of stages that get a trace */
     size_t left_out;           /* number of stages that get none */
     struct short_names shorts; /* with --names short */
+    struct op_rows operators;  /* of the units without a device */
     char **file;               /* files written */
     size_t files, file_capacity;
 };
@@ -120,7 +121,7 @@ bool report_write_memory(struct report *report, const char *directory, const str
 /* ---- signatures.c ---- */
 bool report_write_signatures(struct report *report, const char *directory);
 /* ---- text.c ---- */
-void report_print(const struct report *report, const char *directory);
+void report_print(struct report *report, const char *directory);
 void report_put_time(struct out *out, int64_t ns, int width);
 /* Writes as much of a name as fits beside `taken` columns of a line. Bytes that would move the cursor become question
  * marks. */
@@ -129,7 +130,7 @@ void report_put_name(struct out *out, const char *text, size_t length, size_t ta
 size_t report_shown(const struct report *report, size_t usual);
 /* ---- report_host.c ---- */
 /* Prints operators, dispatches and memory of a run without a device. */
-void report_print_host(struct out *out, const struct report *report);
+void report_print_host(struct out *out, struct report *report);
 /* Prints the requests that allocators refused, if any. report_refused() returns their number. */
 void report_print_refused(struct out *out, const struct report *report);
 uint64_t report_refused(const struct report *report);

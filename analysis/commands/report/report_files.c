@@ -91,7 +91,23 @@ static void put_rank(struct out *out, int64_t rank)
 
 /* ---- breakdown ---- */
 
-static void put_kernels(struct out *out, const struct report *report, const struct stage_row *stage)
+static bool has_known_device(const struct unit *unit)
+{
+    for (size_t i = 0; i < unit->processes; i++)
+        if (unit->process[i]->devices) return true;
+    return false;
+}
+
+/* An operator's time is its own on the host, so that the times add up. Its
+ * time on a device is 0, or unknown if there was a device whose work was not recorded. */
+static void put_device_ms(struct out *out, const struct unit *unit, int64_t time)
+{
+    if (unit->has_device) out_ms(out, time);
+    else out_puts(out, has_known_device(unit) ? "null" : "0");
+}
+
+static void put_kernels(struct out *out, const struct report *report, const struct unit *unit,
+                        const struct stage_row *stage)
 {
     out_puts(out, "\"top_kernels\": [");
     for (size_t i = 0; i < MIN(stage->kernels.count, MOST_KERNELS); i++) {
@@ -101,7 +117,7 @@ static void put_kernels(struct out *out, const struct report *report, const stru
         out_puts(out, ", \"ms\": ");
         out_ms(out, k->device);
         out_puts(out, ", \"cuda_ms\": ");
-        out_ms(out, k->device);
+        put_device_ms(out, unit, k->device);
         out_puts(out, ", \"cpu_ms\": ");
         if (k->launched) put_ms(out, k->host);
         else out_puts(out, "null");
@@ -110,24 +126,23 @@ static void put_kernels(struct out *out, const struct report *report, const stru
     out_puts(out, stage->kernels.count ? "\n  ]" : "]");
 }
 
+/* A stage without content has no file. */
 static bool write_breakdown(struct report *report, const struct unit *unit, const struct report_stage *stage)
 {
     struct out out;
+    if (!stage_kernels_known(stage->sums) || !stage->sums->kernels.count) return true;
     char *path = string_format("%s.breakdown.json", stage->file);
     bool good = report_open(report, &out, path, FILE_SHARED);
     out_puts(&out, "{\n  " REPORT_WRITER ",\n  \"name\": ");
     put_text(&out, report, stage->name);
     out_puts(&out, ",\n  \"rank\": ");
     put_rank(&out, unit->rank);
+    if (!unit->has_device) out_puts(&out, ",\n  \"of\": \"operators\"");
     out_puts(&out, ",\n  \"total_kernel_time_ms\": ");
-    if (unit->has_device && stage_kernels_known(stage->sums)) {
-        out_ms(&out, stage->sums->kernel_time);
-        out_format(&out, ",\n  \"num_kernels\": %zu,\n  \"launches\": %llu,\n  ", stage->sums->kernels.count,
-                   (unsigned long long)stage->sums->launches);
-    } else {
-        out_puts(&out, "null,\n  \"num_kernels\": null,\n  \"launches\": null,\n  ");
-    }
-    put_kernels(&out, report, stage->sums);
+    out_ms(&out, stage->sums->kernel_time);
+    out_format(&out, ",\n  \"num_kernels\": %zu,\n  \"launches\": %llu,\n  ", stage->sums->kernels.count,
+               (unsigned long long)stage->sums->launches);
+    put_kernels(&out, report, unit, stage->sums);
     out_puts(&out, "\n}\n");
     good = report_finish(report, &out, path) && good;
     free(path);

@@ -20,12 +20,10 @@ static int by_own_time(const void *a, const void *b, void *names)
     return names_order(names, x->name, y->name);
 }
 
-/* Keeps only operators, sorted by descending self time; returns their number. */
+/* Puts only operators first, sorted by descending self time; returns their number. */
 static size_t find_operators(struct op_rows *rows, const struct report *report)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < report->session->chosen.processes; i++)
-        op_rows_add(rows, scope_begin(&report->session->chosen, i));
     for (size_t i = 0; i < rows->count; i++)
         if (!rows->row[i].on_device && !rows->row[i].is_annotation && rows->row[i].calls && rows->row[i].all.time)
             rows->row[kept++] = rows->row[i];
@@ -33,24 +31,23 @@ static size_t find_operators(struct op_rows *rows, const struct report *report)
     return kept;
 }
 
-static void put_operators(struct out *out, const struct report *report)
+static void put_operators(struct out *out, struct report *report)
 {
-    struct op_rows rows = {.chosen = &report->session->chosen};
-    size_t count = find_operators(&rows, report), shown = report_shown(report, SHOWN_OPERATORS);
+    struct op_rows *rows = &report->operators;
+    size_t count = find_operators(rows, report), shown = report_shown(report, SHOWN_OPERATORS);
     if (count) {
         out_puts(out, "\noperators, all ranks together (self: without the operators inside)\n");
         out_format(out, "%12s%14s%14s  operator\n", "calls", "self", "total");
     }
     for (size_t i = 0; i < MIN(count, shown); i++) {
-        const struct name *name = names_get(&report->session->model.names, rows.row[i].name);
-        out_format(out, "%12llu", (unsigned long long)rows.row[i].calls);
-        report_put_time(out, rows.row[i].own.time, 14);
-        report_put_time(out, rows.row[i].all.time, 14);
+        const struct name *name = names_get(&report->session->model.names, rows->row[i].name);
+        out_format(out, "%12llu", (unsigned long long)rows->row[i].calls);
+        report_put_time(out, rows->row[i].own.time, 14);
+        report_put_time(out, rows->row[i].all.time, 14);
         out_puts(out, "  ");
         report_put_name(out, name->text, name->length, 42);
     }
     if (count > shown) out_format(out, "  and %zu more; `tfanalyze ops` shows all\n", count - shown);
-    op_rows_free(&rows);
 }
 
 /* ---- dispatches ---- */
@@ -221,7 +218,7 @@ void report_print_refused(struct out *out, const struct report *report)
     text_free(&text);
 }
 
-void report_print_host(struct out *out, const struct report *report)
+void report_print_host(struct out *out, struct report *report)
 {
     put_operators(out, report);
     put_dispatches(out, report);

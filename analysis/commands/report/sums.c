@@ -184,10 +184,11 @@ static void collect(struct report *report, struct unit *unit)
     struct names *names = &report->session->model.names;
     sums->one = report->one;
     sums->kernels = &report->shorts;
+    for (size_t i = 0; i < unit->processes; i++) unit->has_device |= stages_have_device(unit->process[i]);
+    sums->operators = unit->has_device ? NULL : &report->operators;
     for (size_t i = 0; i < unit->processes; i++) {
         scope_attribute(unit->scope[i]);
         sums->since = report_began(unit->process[i], INT64_MIN);
-        unit->has_device |= stages_have_device(unit->process[i]);
         stages_add(sums, unit->scope[i], unit->rank, !unit->has_stages);
     }
     sort_kernels(&sums->all, names);
@@ -205,7 +206,7 @@ static void collect(struct report *report, struct unit *unit)
 
 void report_collect(struct report *report, struct session *session)
 {
-    *report = (struct report){.session = session};
+    *report = (struct report){.session = session, .operators.chosen = &session->chosen};
     find_units(report);
     find_names(report);
     find_short_names(report);
@@ -233,6 +234,7 @@ void report_free(struct report *report)
     free(report->chosen);
     report_free_asked(report);
     short_names_free(&report->shorts);
+    op_rows_free(&report->operators);
     report_free_places(report);
     free(report->file);
     *report = (struct report){0};

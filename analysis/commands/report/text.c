@@ -448,7 +448,7 @@ static void put_next(struct out *out, const struct report *report)
     out_puts(out, options->inputs.count > 3 ? " ...\n" : "\n");
 }
 
-void report_print(const struct report *report, const char *directory)
+void report_print(struct report *report, const char *directory)
 {
     struct out *out = &report->session->out;
     put_head(out, report);
