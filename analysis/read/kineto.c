@@ -1,8 +1,9 @@
 /* kineto.c - finds the events in the JSON, and the other members of its outermost object.
  *
  * An event is scanned in place in one pass; if the window's end cuts it, it is scanned again once more bytes arrived.
- * An invalid event is left out. The next event begins where the brackets of the invalid one close, or behind the next
- * `},` that is followed by `{` and a key of events, whichever comes first.
+ * An invalid event is left out. The next event begins where the brackets of the invalid one close, behind the next
+ * `},` that is followed by `{` and a key of events, or behind the next comma that is followed by `{` and a phase,
+ * whichever comes first. One value is read; what follows it is counted as lost.
  */
 #include "read/kineto.h"
 
@@ -26,6 +27,7 @@ struct walk {
     size_t largest;
     uint64_t too_large;  /* events and members */
     uint64_t nonsense;   /* offset + 1 of invalid JSON outside of events */
+    uint64_t behind;     /* offset + 1 of what follows the outermost value */
     uint64_t skipped;    /* members before the list of events that were left out as invalid */
     uint64_t skipped_at; /* offset of the first one's fault */
     bool has_events;     /* the list of events has begun */
@@ -39,12 +41,18 @@ struct walk {
 
 enum outcome { GOOD, CUT, BAD };
 
+/* Counts an event or another item of the list as invalid. */
+static void lose_item(struct walk *r, const char *place)
+{
+    if (!r->damage->bad++) r->damage->bad_at = stream_offset(&r->stream, place);
+}
+
 static void give_event(struct walk *r, const struct kineto_event *event)
 {
     bool too_late = (event->has & HAS_TS && (event->ts == INT64_MAX || event->ts == INT64_MIN)) ||
                     (event->has & HAS_DUR && (event->dur == INT64_MAX || event->dur == INT64_MIN));
     if (too_late) {
-        r->damage->bad++;
+        lose_item(r, event->raw.at);
         return;
     }
     r->has_phase |= event->phase != 0;
@@ -92,15 +100,16 @@ static inline int peek(struct walk *r)
     }
 }
 
-/* The window begins with a `{`: tells whether a key of events follows. */
-static bool at_event(struct walk *r)
+/* The window begins with a `{`: tells whether a key of events follows, or the key of their phase. */
+static bool at_event(struct walk *r, bool by_phase)
 {
     struct stream *s = &r->stream;
     bool whole, escaped = false, is_key = false;
     do {
         const char *p = json_space(s->at + 1), *end = *p == '"' ? json_string_end(p + 1, &escaped) : p;
         whole = end + 1 < s->end;
-        is_key = whole && *p == '"' && is_event_key(&r->scanner, p + 1, (size_t)(end - p - 1));
+        struct slice key = {p + 1, (size_t)(end - p - 1)};
+        is_key = whole && *p == '"' && (by_phase ? slice_is(key, "ph") : is_event_key(&r->scanner, key.at, key.length));
     } while (!whole && s->end - s->at < 256 && more(r));
     return is_key;
 }
@@ -113,7 +122,7 @@ static void resync(struct walk *r)
     char last = 0, before = 0; /* last two characters that are no space */
     while (s->at < s->end || more(r)) {
         char c = *s->at;
-        if (c == '{' && last == ',' && before == '}' && at_event(r)) return;
+        if (c == '{' && last == ',' && at_event(r, before != '}')) return;
         bool closed = json_skip_piece(&skipper, s->at, s->at + 1) != NULL;
         before = (unsigned char)c > ' ' ? last : before;
         last = (unsigned char)c > ' ' ? c : last;
@@ -167,19 +176,19 @@ static bool read_item(struct walk *r, int first)
         } else {
             after = json_skip(s->at, &stopped);
             outcome = after && after < s->end ? GOOD : stopped >= s->end || after ? CUT : BAD;
-            r->damage->bad += outcome == GOOD;
+            if (outcome == GOOD) lose_item(r, s->at);
         }
         if (outcome == GOOD) {
             s->at = (char *)after;
             return true;
         }
         if (outcome == BAD) {
-            r->damage->bad++;
+            lose_item(r, s->at);
             resync(r);
             return true;
         }
         if (too_large(r, r->largest)) {
-            r->damage->bad++;
+            lose_item(r, s->at);
             return skip_large(r);
         }
         if (!more(r)) return false;
@@ -338,8 +347,14 @@ static void judge_text(const struct walk *r, struct notes *notes)
                   (unsigned long long)r->skipped, (unsigned long long)r->skipped_at);
     }
     if (d->bad) {
-        notes_add(notes, LOSS, "%llu of %llu events are not valid and were left out", (unsigned long long)d->bad,
-                  events + d->bad);
+        notes_add(notes, LOSS, "%llu of %llu events are not valid and were left out (the first at byte %llu)",
+                  (unsigned long long)d->bad, events + d->bad, (unsigned long long)d->bad_at);
+    }
+    if (r->behind) {
+        notes_add(notes, LOSS,
+                  "goes on behind the end of its JSON, at byte %llu, as several traces in one file do: only the first "
+                  "was read; give each a file of its own",
+                  (unsigned long long)r->behind - 1);
     }
     if (r->too_large)
         notes_add(notes, NOTE, "%llu of its values are too large and were not read", (unsigned long long)r->too_large);
@@ -386,6 +401,8 @@ static void read_all(struct walk *r)
         r->is_list = true;
         r->ended = read_list(r);
     }
+    if (r->ended && !r->only_look && !r->damage->cut && peek(r) >= 0)
+        r->behind = stream_offset(&r->stream, r->stream.at) + 1;
     do { /* reads on to find faults behind the part that was understood */
         r->stream.at = r->stream.end;
     } while (!r->only_look && more(r));
@@ -399,7 +416,8 @@ static bool read_stream(void *context, struct notes *notes)
     scanner_init(&r->scanner);
     read_all(r);
     const struct unpack *file = &r->stream.file;
-    r->damage->broken = r->nonsense || file->error || file->gzip_damaged || file->gzip_checksum || file->gzip_cut;
+    r->damage->broken =
+        r->nonsense || r->behind || file->error || file->gzip_damaged || file->gzip_checksum || file->gzip_cut;
     r->damage->in_doubt = stream_in_doubt(&r->stream);
     scanner_free(&r->scanner);
     return notes && !r->damage->in_doubt && judge(r, notes);

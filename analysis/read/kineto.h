@@ -55,6 +55,7 @@ struct kineto_sink {
 struct kineto_damage {
     uint64_t events; /* events read */
     uint64_t bad;    /* invalid events, which were left out */
+    uint64_t bad_at; /* offset of the first one in the JSON */
     bool cut;        /* the file ends too early */
     uint64_t cut_at; /* bytes of JSON read up to the cut */
     bool broken;     /* the file is damaged in another way */

@@ -206,9 +206,14 @@ const char *json_skip(const char *p, const char **stopped)
         if (*p == '"') {
             if (!(p = skip_string(p, stopped))) return NULL;
         } else if (*p == '{' || *p == '[') {
-            kinds = kinds << 1 | (*p == '{');
+            bool is_object = *p == '{';
+            kinds = kinds << 1 | is_object;
             deep |= ++depth > 64;
             p++;
+            if (!is_object) continue;
+            *stopped = p = json_space(p);
+            if (*p == ',') *stopped = p = json_space(p + 1);
+            if (*p != '"' && *p != '}') return NULL; /* a member was lost: what follows belongs to others */
         } else if ((*p == '}') != (kinds & 1) && !deep) {
             return NULL;
         } else {
