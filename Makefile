@@ -127,7 +127,7 @@ $(B)/libtfinject-alloc.so: $(ALLOC_OBJS)
 	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -o $@ $(ALLOC_OBJS) -Wl$(comma)--no-as-needed -l:libdl.so.2)
 # The pages of `tfanalyze help`, with tables filled in, become one C file and the man pages. A folder is newer when a page is removed.
 HELP_PAGES = $(foreach folder,$(patsubst %/,%,analysis/help/ $(wildcard analysis/help/*/ analysis/help/*/*/)),$(folder) $(wildcard $(folder)/*.txt))
-HELP = scripts/gen-tables scripts/help_pages.py $(wildcard include/*.def analysis/*.def preload/*.def preload/*/*.def) $(HELP_PAGES)
+HELP = scripts/gen-tables scripts/help_pages.py $(wildcard include/*.def analysis/*.def analysis/*/*/*.def preload/*.def preload/*/*.def) $(HELP_PAGES)
 $(B)/help_pages.c: $(HELP)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables help >$@)
 # All pages are made at once, and this one has the commands.

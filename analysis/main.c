@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
+#include "advise/budget/wall.h"
 #include "ask/comm/comm_reduction.h"
 #include "ask/critical/critical.h"
 #include "ask/device/idle_gaps.h"

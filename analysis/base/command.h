@@ -35,7 +35,8 @@ enum {
     OPERATOR = 131072,
     PATH = 262144,
     HTA_RULES = 1048576,
-    TRACELENS_RULES = 2097152
+    TRACELENS_RULES = 2097152,
+    VERSIONED = 4194304
 };
 
 /* How a command answers by our rules or by another tool's definitions. */

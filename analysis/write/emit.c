@@ -8,6 +8,9 @@
 #include "base/command.h"
 #include "write/short_names.h"
 
+/* The number of the form of versioned answers: it rises when a key goes or changes its meaning, not when one is added. */
+#define SCHEMA "1"
+
 /* ---- formats of values ---- */
 
 /* Answers in lines have millions of numbers, for which a format takes most of the time. */
@@ -442,6 +445,7 @@ void emit_begin(struct emit *e, struct out *out, enum format format, enum emit_s
         out_json_string(out, command->name, strlen(command->name));
         out_puts(out, ", \"version\": ");
         out_json_string(out, TFI_VERSION, strlen(TFI_VERSION));
+        if (command->takes & VERSIONED) out_puts(out, ", \"schema\": " SCHEMA);
     }
 }
 

@@ -2,7 +2,7 @@
 #ifndef TFA_BUDGET_JUDGE_H
 #define TFA_BUDGET_JUDGE_H
 
-#include "ask/budget/budget.h"
+#include "ask/budget/budget_file.h"
 #include "ask/budget/counts.h"
 
 /* Only WITHIN keeps the budget. A count above it is EXCEEDED, whatever else is missing; the others cannot be judged. */

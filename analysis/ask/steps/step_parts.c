@@ -179,8 +179,7 @@ static bool starts_with(const struct name *name, const char *word)
     return name->length >= strlen(word) && memcmp(name->text, word, strlen(word)) == 0;
 }
 
-/* The operator or annotation in which torch.utils.data waits for a batch. */
-static bool is_loading(const struct name *name)
+bool is_loading(const struct name *name)
 {
     static const char end[] = ".__next__";
     size_t length = sizeof end - 1;

@@ -68,4 +68,7 @@ double device_occupancy(const struct step_device *device);
 double device_tensor_core(const struct step_device *device);
 double device_tensor_core_plugin(const struct step_device *device); /* with the plugin's words only */
 
+/* True for the operator or annotation in which torch.utils.data waits for a batch. */
+bool is_loading(const struct name *name);
+
 #endif

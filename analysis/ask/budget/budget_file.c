@@ -1,5 +1,5 @@
-/* budget.c - reads a budget. Nothing in the file is ignored: an unknown key may be a misspelt count. */
-#include "ask/budget/budget.h"
+/* budget_file.c - reads a budget. Nothing in the file is ignored: an unknown key may be a misspelt count. */
+#include "ask/budget/budget_file.h"
 
 #include <jansson.h>
 #include <stdlib.h>

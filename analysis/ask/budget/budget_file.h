@@ -1,12 +1,12 @@
-/* budget.h - a budget: the largest allowed number of calls of each kind, by stage. It is a JSON file for people to edit.
+/* budget_file.h - a budget: the largest allowed number of calls of each kind, by stage. It is a JSON file for people to edit.
  *
  *     {"version": 1, "note": "...", "stages": {"denoise": {"launches": 40, "syncs": 0}, "vae_*": {"dispatches": 1}}}
  *
  * The counts have the keys of call_kinds.h. A `note` is a text for readers, in the file or in a stage. A name that a
  * stage of the run has is that stage only; any other name with `*`, `?` or `[` is a glob.
  */
-#ifndef TFA_BUDGET_H
-#define TFA_BUDGET_H
+#ifndef TFA_BUDGET_FILE_H
+#define TFA_BUDGET_FILE_H
 
 #include "ask/device/call_kinds.h"
 #include "base/util.h"
