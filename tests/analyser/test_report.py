@@ -176,6 +176,9 @@ def test_files_of_others_stay(tmp_path, analyze):
         assert sorted(map(os.path.basename, files)) == [
             'denoise~2_rank0.breakdown.json', 'denoise~2_rank0.trace.json.gz', 'timing~2.json']
         assert [i['path'] for i in answer['inputs']] == [str(path)] and path.read_bytes() == before
+        said = analyze('report', tmp_path, format='text').out
+        assert re.findall(r'^  (\S+) is new: (\S+) is not of a report, or was edited, and stays$', said, re.M) == [
+            ('denoise~2_rank0.trace.json.gz', 'denoise_rank0.trace.json.gz'), ('timing~2.json', 'timing.json')]
     assert json.loads((tmp_path / 'timing.json').read_text()) == {'request_id': 'theirs'}
     assert names(tmp_path) == sorted(['denoise_rank0.trace.json.gz', 'timing.json', *map(os.path.basename, files)])
 

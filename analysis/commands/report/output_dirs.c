@@ -84,7 +84,16 @@ static int open_earlier(const struct report *report, const char *path, bool *is_
     return fd;
 }
 
-bool report_may_take(const struct report *report, const char *path)
+/* Lists a file as kept unless it may go. */
+static bool keep_unless(struct report *report, const char *path, bool may_go)
+{
+    if (may_go) return true;
+    report->kept = mem_grow(report->kept, &report->kept_capacity, report->kepts + 1, sizeof *report->kept);
+    report->kept[report->kepts++] = string_format("%s", path);
+    return false;
+}
+
+bool report_may_take(struct report *report, const char *path)
 {
     static const char trace[] = "{\"tfinject\": {\"artefact\": \"stage\"", other[] = "\"writer\": \"tfanalyze ";
     static const char at_exit[] = "{\n  \"writer\": \"tfinject\""; /* by preload/python/shim_telefuser.py */
@@ -94,23 +103,24 @@ bool report_may_take(const struct report *report, const char *path)
     gzFile file = fd >= 0 ? gzdopen(fd, "rb") : NULL; /* also reads uncompressed files */
     if (!file) {
         if (fd >= 0) close(fd);
-        return is_free;
+        return keep_unless(report, path, is_free);
     }
     int length = gzread(file, head, sizeof head);
     gzclose(file);
-    return length > 0 && (memmem(head, (size_t)length, trace, sizeof trace - 1) == head ||
-                          memmem(head, (size_t)length, at_exit, sizeof at_exit - 1) == head ||
-                          memmem(head, (size_t)length, other, sizeof other - 1));
+    bool is_ours = length > 0 && (memmem(head, (size_t)length, trace, sizeof trace - 1) == head ||
+                                  memmem(head, (size_t)length, at_exit, sizeof at_exit - 1) == head ||
+                                  memmem(head, (size_t)length, other, sizeof other - 1));
+    return keep_unless(report, path, is_ours);
 }
 
-bool report_may_take_script(const struct report *report, const char *path)
+bool report_may_take_script(struct report *report, const char *path)
 {
     bool is_free;
     int fd = open_earlier(report, path, &is_free);
-    return fd < 0 ? is_free : stage_script_may_go(fd);
+    return keep_unless(report, path, fd < 0 ? is_free : stage_script_may_go(fd));
 }
 
-char *report_path(const struct report *report, const char *directory, const char *name, const char *suffix)
+char *report_path(struct report *report, const char *directory, const char *name, const char *suffix)
 {
     char *path = string_format("%s/%s%s", directory, name, suffix);
     for (unsigned n = 2; !report_may_take(report, path); n++) {

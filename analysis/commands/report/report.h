@@ -66,6 +66,8 @@ struct report {
     struct op_rows operators;  /* of the units without a device */
     char **file;               /* files written */
     size_t files, file_capacity;
+    char **kept; /* files of others that have the name of one of the report's */
+    size_t kepts, kept_capacity;
 };
 
 /* Marks a file as written by a report. */
@@ -111,11 +113,11 @@ bool report_is_beside(const struct report *report, const struct input *input);
 void report_free_places(struct report *report);
 /* Creates a file in one of the directories; the mode is FILE_PRIVATE or FILE_SHARED. */
 bool report_open(const struct report *report, struct out *out, const char *path, unsigned mode);
-/* True if the path is free or is an earlier report's file. */
-bool report_may_take(const struct report *report, const char *path);
-bool report_may_take_script(const struct report *report, const char *path);
+/* True if the path is free or is an earlier report's file. Otherwise the file there stays, and is listed as kept. */
+bool report_may_take(struct report *report, const char *path);
+bool report_may_take_script(struct report *report, const char *path);
 /* Returns a path in a directory that may be taken: the plain one, else with ~2, ~3. The caller frees it. */
-char *report_path(const struct report *report, const char *directory, const char *name, const char *suffix);
+char *report_path(struct report *report, const char *directory, const char *name, const char *suffix);
 /* ---- report_memory.c ---- */
 bool report_write_memory(struct report *report, const char *directory, const struct unit *unit);
 /* ---- signatures.c ---- */

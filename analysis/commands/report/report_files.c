@@ -14,7 +14,7 @@
 
 /* ---- names ---- */
 
-static bool is_free(const struct report *report, const char *stem)
+static bool is_free(struct report *report, const char *stem)
 {
     static const char *const suffixes[] = {".breakdown.json", ".trace.json.gz"};
     bool all = true;
@@ -27,7 +27,7 @@ static bool is_free(const struct report *report, const char *stem)
 }
 
 /* Returns the path of a stage's trace. cache-dit's files have its own names, without a rank in a world of one. */
-static char *trace_file(const struct report *report, struct stage_files *files, const char *directory,
+static char *trace_file(struct report *report, struct stage_files *files, const char *directory,
                         const struct unit *unit, const struct report_stage *stage)
 {
     const struct name *name = names_get(&report->session->model.names, stage->name);

@@ -229,6 +229,8 @@ void report_free(struct report *report)
         free(unit->stage);
     }
     for (size_t i = 0; i < report->files; i++) free(report->file[i]);
+    for (size_t i = 0; i < report->kepts; i++) free(report->kept[i]);
+    free(report->kept);
     free(report->unit);
     free(report->one);
     free(report->chosen);

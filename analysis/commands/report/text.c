@@ -13,7 +13,8 @@ enum {
     SHOWN_KERNELS = 8,
     SHOWN_LOSSES = 2,
     SHOWN_DEVICES = 2,
-    SHOWN_DIRECTORIES = 2
+    SHOWN_DIRECTORIES = 2,
+    SHOWN_KEPT = 4
 };
 
 /* ---- names ---- */
@@ -383,6 +384,32 @@ static void put_telefusers_lines(struct out *out, const struct report *report, c
     }
 }
 
+/* True if a path is that of a file which stays, with a number: NAME~2 of NAME. */
+static bool is_instead_of(const char *path, const char *kept)
+{
+    const char *number = strrchr(path, '~');
+    size_t before = number ? (size_t)(number - path) : 0;
+    return number && strncmp(path, kept, before) == 0 &&
+           strcmp(number + 1 + strspn(number + 1, "0123456789"), kept + before) == 0;
+}
+
+/* Names the report's files that stand beside older ones of their name. */
+static void put_kept(struct out *out, const struct report *report)
+{
+    size_t shown = 0;
+    for (size_t i = 0; i < report->kepts; i++) {
+        size_t k = 0;
+        while (k < report->files && !is_instead_of(report->file[k], report->kept[i])) k++;
+        if (k == report->files || shown++ >= SHOWN_KEPT) continue;
+        out_puts(out, "  ");
+        put_visible(out, strrchr(report->file[k], '/') + 1, SIZE_MAX);
+        out_puts(out, " is new: ");
+        put_visible(out, strrchr(report->kept[i], '/') + 1, SIZE_MAX);
+        out_puts(out, " is not of a report, or was edited, and stays\n");
+    }
+    if (shown > SHOWN_KEPT) out_format(out, "  %zu more files are called ~2, for the same reason\n", shown - SHOWN_KEPT);
+}
+
 static void put_files(struct out *out, const struct report *report, const char *directory)
 {
     size_t breakdowns = count_files(report, directory, ".breakdown.json"),
@@ -411,6 +438,7 @@ static void put_files(struct out *out, const struct report *report, const char *
     }
     if (report->left_out)
         out_format(out, "  %zu shorter stages have no trace file; --stage NAME writes one\n", report->left_out);
+    put_kept(out, report);
     put_elsewhere(out, report, directory);
     put_telefusers_lines(out, report, directory);
 }
