@@ -234,17 +234,14 @@ def _telefuser_contexts(module):
             module.current_platform.synchronize()
 
     def memory(stage):
-        """Returns a snapshot of TeleFuser's from the stage's memory values; None if these are unknown."""
+        """Returns a snapshot of TeleFuser's from the stage's memory values; TeleFuser's own if nothing is known of any."""
         seen = _memory(stage.id) if stage.id else None
         if not seen:
-            return None
-        allocated, reserved, peak_allocated, peak_reserved = (b / _MIB for b in seen)
-        # The host's allocator reports no reserved memory.
-        return snapshots.MemorySnapshot(allocated, max(reserved, allocated), peak_allocated, max(peak_reserved, peak_allocated))
+            return module.capture_memory_snapshot()
+        return snapshots.MemorySnapshot(*(b / _MIB for b in seen))
 
     def checkpoint(name, snapshot):
-        if snapshot:
-            snapshots._MemorySnapshotRegistry.get_instance().record(name, snapshot)
+        snapshots._MemorySnapshotRegistry.get_instance().record(name, snapshot)
 
     def enter(self):
         if _is_compiling():
@@ -266,8 +263,9 @@ def _telefuser_contexts(module):
             try:
                 wait()
             finally:
+                ended = timer()
                 stage.__exit__()
-            self._duration_ms = (timer() - self._start_time) * 1000
+            self._duration_ms = (ended - self._start_time) * 1000
             end(self, id, seen)
         return False
 

@@ -206,9 +206,16 @@ static bool matters_more(const struct tfi_memory *a, const struct tfi_memory *b)
     return a->peak_allocated > b->peak_allocated;
 }
 
+/* The host reserves nothing: what is in use counts as reserved in TeleFuser's lines and files, which know no null. */
 static struct tfi_memory summary(int32_t device, const struct part *p, const struct part *now)
 {
-    return (struct tfi_memory){device, 1, now->allocated, now->reserved, p->peak_allocated, p->peak_reserved};
+    bool host = device == TFI_HOST;
+    return (struct tfi_memory){device,
+                               1,
+                               now->allocated,
+                               host ? now->allocated : now->reserved,
+                               p->peak_allocated,
+                               host ? p->peak_allocated : p->peak_reserved};
 }
 
 static void add_to(struct tfi_memory *sum, struct tfi_memory one)

@@ -347,6 +347,10 @@ ROWS = [
     row('blocks-of-other-stages', 'filters.py::test_operators_and_calls_without_device_records[False]', 'analysis/ask/ops/tally.c',
         'if (a->by_stage && !choice_in_stage(a->choice, at)) return;', '(void)at;'),
     # Calls without a device record are in no stage.
+    row('host-reserves-nothing', 'memory.py::test_telefusers_nested_peaks', 'preload/stage/allocator_totals.c',
+        'host ? p->peak_allocated : p->peak_reserved', 'p->peak_reserved'),
+    row('no-snapshot-before-any-memory', 'memory.py::test_telefusers_nested_peaks', 'preload/python/shim_telefuser.py',
+        'return module.capture_memory_snapshot()\n        return', 'return None\n        return'),
     row('operators-of-half-a-stage', 'report_filters.py::test_a_breakdown_of_operators_is_whole_or_absent', 'analysis/ask/stages/stage_table.c',
         '!is_recorded_whole(&selected, c->order[i])', 'false'),
     row('operators-twice-in-nested-stages', 'report.py::test_a_trace_without_a_device', 'analysis/ask/stages/stage_table.c',

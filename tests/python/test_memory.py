@@ -6,6 +6,7 @@ machine lacks. On torch, every number is compared with torch.profiler(profile_me
 
 import functools
 import json
+import re
 import sys
 
 import pytest
@@ -407,9 +408,12 @@ def test_the_users_profile(on_torch):
 
 
 @pytest.mark.timeout(300)
-def test_telefusers_nested_peaks(run, python):
-    """A TeleFuser context inside another one has its own peak, and the outer one keeps its own."""
+def test_telefusers_nested_peaks(run, python, analyze):
+    """A TeleFuser context inside another one has its own peak, and the outer one keeps its own. All answers have one peak.
+
+    Nothing is in use before the first context, and its snapshot is there all the same."""
     result = run([python, '-W', 'ignore', '-c', '''
+import sys
 from telefuser.utils import profiler
 import torch
 with profiler.ProfilingContext('outer', capture_memory=True) as outer:
@@ -420,7 +424,21 @@ with profiler.ProfilingContext('outer', capture_memory=True) as outer:
         torch.ones(1 << 18)
 for c in (outer, inner):
     m = c._memory_snapshot
-    print('said', m.allocated_mb, m.peak_allocated_mb)
-'''], {'TELEFUSER_LOG_LEVEL': 'ERROR'}, timeout=200)
+    print('said', m.allocated_mb, m.reserved_mb, m.peak_allocated_mb, m.peak_reserved_mb, file=sys.stderr)  # TeleFuser's thread writes to stdout
+'''], {'TELEFUSER_LOG_LEVEL': 'INFO'}, timeout=200)
     assert result.rc == 0, result.err
-    assert [line for line in result.out.splitlines() if line.startswith('said')] == ['said 1.0 3.0', 'said 1.0 2.0']
+    assert [line for line in result.err.splitlines() if line.startswith('said')] == ['said 1.0 1.0 3.0 3.0', 'said 1.0 1.0 2.0 2.0']
+    assert re.findall(r'\[Timing\] (\w+): .* ms, memory: (.*)', result.err + result.out) == [
+        ('inner', '1/1 MB (peak: 2/2 MB)'), ('outer', '1/1 MB (peak: 3/3 MB)')]
+    files = [json.loads((result.dir / 'timing.json').read_text()), json.loads(next(result.dir.glob('rank*.timing.json')).read_text())]
+    analyze('report', result.dir)
+    files.append(json.loads((result.dir / 'timing.json').read_text()))
+    assert files[2]['writer'].startswith('tfanalyze')
+    for file in files:
+        memory = {stage: file['stages'][stage]['memory'] for stage in ('outer', 'inner')}
+        assert {s: (m['reserved_mb'], m['peak_allocated_mb'], m['peak_reserved_mb']) for s, m in memory.items()} == {
+            'outer': (1, 3, 3), 'inner': (1, 2, 2)}
+    snapshots = files[0]['memory']['snapshots']
+    assert list(snapshots) == ['before_outer', 'before_inner', 'after_inner', 'after_outer'] and snapshots['before_outer']['allocated_mb'] == 0
+    rows = {r['stage']: r['peak_allocated_bytes'] for r in analyze('stages', result.dir)['rows']}
+    assert (rows['outer'], rows['inner']) == (3 << 20, 2 << 20)

@@ -290,7 +290,7 @@ def test_memory_in_timing_json(made, report, tmp_path):
     report()
     stages = json.loads((tmp_path / 'timing.json').read_text())['stages']
     assert stages['a']['memory'] == {'allocated_mb': 5, 'reserved_mb': 6, 'peak_allocated_mb': 7, 'peak_reserved_mb': 8, 'device': 0}
-    assert stages['host']['memory'] == {'allocated_mb': 1, 'reserved_mb': 0, 'peak_allocated_mb': 2, 'peak_reserved_mb': 0, 'device': -1}
+    assert stages['host']['memory'] == {'allocated_mb': 1, 'reserved_mb': 1, 'peak_allocated_mb': 2, 'peak_reserved_mb': 2, 'device': -1}
     assert 'memory' not in stages['none']
 
 
@@ -313,7 +313,7 @@ def test_traces_with_cache_dits_names(made, report, world, names, tmp_path):
         report()
         traces = {p.name for p in tmp_path.glob('*.trace.json.gz')}
         assert traces == names | {f'other_rank{r}.trace.json.gz' for r in range(world)}
-        assert {p.name for p in tmp_path.glob('flux*.breakdown.json')} == {f'flux_rank{r}.breakdown.json' for r in range(world)}
+        assert not list(tmp_path.glob('flux*.breakdown.json'))  # it has no content
 
 
 def test_memory_of_stages_whose_names_meet(made, report, tmp_path):

@@ -407,7 +407,8 @@ static void put_kept(struct out *out, const struct report *report)
         put_visible(out, strrchr(report->kept[i], '/') + 1, SIZE_MAX);
         out_puts(out, " is not of a report, or was edited, and stays\n");
     }
-    if (shown > SHOWN_KEPT) out_format(out, "  %zu more files are called ~2, for the same reason\n", shown - SHOWN_KEPT);
+    if (shown > SHOWN_KEPT)
+        out_format(out, "  %zu more files are called ~2, for the same reason\n", shown - SHOWN_KEPT);
 }
 
 static void put_files(struct out *out, const struct report *report, const char *directory)

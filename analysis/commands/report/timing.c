@@ -112,14 +112,20 @@ static bool parse_bytes(const char *text, uint64_t bytes[4])
     return good;
 }
 
-/* Takes the memory at the end of a last call: of the device that holds the most, of the host if there is no device. */
+/* Takes the memory at the end of a last call: of the device that holds the most, of the host if there is no device. The
+ * host reserves nothing: what is in use counts as reserved, as in the lines that the program printed. */
 static void add_memory(struct told_memory *m, const struct stage_memory *s)
 {
     bool better =
         !m->known || (s->device >= 0) > (m->device >= 0) || (s->device >= 0 && s->allocated_peak > m->peak_allocated);
     if (better) {
-        *m = (struct told_memory){
-            true, s->device, s->allocated_after, s->reserved_after, s->allocated_peak, s->reserved_peak};
+        bool host = s->device < 0;
+        *m = (struct told_memory){true,
+                                  s->device,
+                                  s->allocated_after,
+                                  host ? s->allocated_after : s->reserved_after,
+                                  s->allocated_peak,
+                                  host ? s->allocated_peak : s->reserved_peak};
     }
 }
 
@@ -194,10 +200,10 @@ static void put_memory(struct out *out, const struct told_memory *m)
     out_format(out, "\"device\": %lld}", (long long)m->device);
 }
 
-/* Prints the reserved peak in GiB, as TeleFuser counts it. The host reserves nothing: its peak in use replaces it. */
+/* Prints the reserved peak in GiB, as TeleFuser counts it. */
 static void put_gb(struct out *out, const struct told_memory *m)
 {
-    if (m->known) out_format(out, "%.6f", (double)(m->device < 0 ? m->peak_allocated : m->peak_reserved) / (1 << 30));
+    if (m->known) out_format(out, "%.6f", (double)m->peak_reserved / (1 << 30));
     else out_puts(out, "null");
 }
 
