@@ -32,10 +32,11 @@ def topics():
 
 
 def command_path(name):
-    """Returns the path of a command's page, in the folder where its source lies: `export chrome` is in export/chrome.txt."""
+    """Returns the path of a command's page, in the folder where its source lies: `export chrome` is in export/chrome.txt,
+    and `report` in report.txt although there is an ncu/report.txt."""
     path = f'{FOLDER}/commands/{name.replace(" ", "/")}.txt'
     found = glob.glob(os.path.join(ROOT, f'{FOLDER}/commands/**/{name.replace(" ", "/")}.txt'), recursive=True)
-    return os.path.relpath(min(found), ROOT) if found else path
+    return os.path.relpath(min(found, key=lambda found: (found.count('/'), found)), ROOT) if found else path
 
 
 # ---- the form ----

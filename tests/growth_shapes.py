@@ -466,3 +466,36 @@ def our_functions(directory, n):
     for i in reversed(range(n)):
         end(i + 1, 1000 + 60 * n - i)
     return r.save()
+
+
+# ---- tables of Nsight Compute ----
+
+NCU_HEAD = '"ID","Process ID","Kernel Name","Block Size","Grid Size"'
+
+
+@shape(20000)
+def ncu_launches(directory, n):
+    """N launches of as many kernels, with two metrics each."""
+    path = Path(directory) / 'ncu.csv'
+    rows = (f'"{i}","1","void kernel<{i}>(T1)","(1, 1, 1)","(2, 1, 1)","{label}","%","{i % 100}.25"' for i in range(n)
+            for label in ('Compute (SM) Throughput', 'Memory Throughput'))
+    path.write_text('\n'.join([NCU_HEAD + ',"Metric Name","Metric Unit","Metric Value"', *rows]) + '\n')
+    return path
+
+
+@shape(20000)
+def ncu_columns(directory, n):
+    """N columns that all mean the same, in ten launches of one kernel, each below a head of its own."""
+    path = Path(directory) / 'ncu.csv'
+    head = NCU_HEAD + ',"sm__throughput.avg.pct_of_peak_sustained_elapsed"' * n
+    row = '"{}","1","k","(1, 1, 1)","(2, 1, 1)"' + ',"1,234.5"' * n
+    path.write_text('\n'.join(line for i in range(10) for line in (head, row.format(i))) + '\n')
+    return path
+
+
+@shape(100000)
+def ncu_quotes(directory, n):
+    """N lines that a program printed, each of quotes, before the table, and a kernel whose name has N brackets."""
+    path = Path(directory) / 'ncu.csv'
+    path.write_text('"\n' * n + NCU_HEAD + ',"Metric Name","Metric Value"\n"1","1","' + '<(' * n + '","b","g","Duration","1"\n')
+    return path

@@ -36,7 +36,8 @@ enum {
     PATH = 262144,
     HTA_RULES = 1048576,
     TRACELENS_RULES = 2097152,
-    VERSIONED = 4194304
+    VERSIONED = 4194304,
+    COMMAND_LINE = 524288 /* words behind `--` are a command line */
 };
 
 /* How a command answers by our rules or by another tool's definitions. */

@@ -476,7 +476,9 @@ bool options_parse(struct options *options, const struct command *commands, int 
         at += words;
     }
     for (; at < argc; at++)
-        if (only_inputs || argv[at][0] != '-' || !argv[at][1]) add_string(&options->inputs, argv[at]);
+        if (only_inputs && options->command && options->command->takes & COMMAND_LINE)
+            add_string(&options->after, argv[at]);
+        else if (only_inputs || argv[at][0] != '-' || !argv[at][1]) add_string(&options->inputs, argv[at]);
         else if (strcmp(argv[at], "--") == 0) only_inputs = true;
         else if (!take_option(options, argc, argv, &at)) return false;
     if (options->help || options->version) return true;
@@ -527,6 +529,7 @@ void options_free(struct options *options)
         default: break;
         }
     }
+    free_strings(&options->after);
     free(options->question);
     *options = (struct options){0};
 }

@@ -100,7 +100,7 @@ struct options {
     char *overlay;
     char *et; /* path */
     bool help, version;
-    struct strings_list inputs;
+    struct strings_list inputs, after; /* after: the words of a COMMAND_LINE */
 };
 
 /* Returns false on wrong usage, after a one-line message on stderr that names the mistake and often what to use

@@ -1,4 +1,4 @@
-"""test_fuzz - the readers under libFuzzer with ASan and UBSan: traces of PyTorch and dftracer, dumps of the flight recorder, .tfr and .live.
+"""test_fuzz - the readers under libFuzzer with ASan and UBSan: traces of PyTorch and dftracer, dumps of the flight recorder, Nsight Compute's CSV, .tfr and .live.
 
 `make test` gives the analyser with sanitizers the corpora alone. `make soak` builds the fuzzers and gives each reader 200,000
 inputs, that of .tfr 60,000; with SOAK_ALL it gives a million and 400,000. The seeds follow from SOAK_SEED, so a failure is
@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import fuzz_corpus
+import test_ncu
 import tfr
 from conftest import BUILD, ROOT, SOAK_ALL, SOAK_SEED, built, clean_environment, execute
 
@@ -82,6 +83,14 @@ def flight_seeds():
     yield b'\x80\x02}q\0X\x07\0\0\0entries](}(K\1K\2u}K\3NsM\1\2J\xff\xff\xff\xff\x8a\1\x80G?\xf0\0\0\0\0\0\0)\x85\x86\x88\x87q\1h\1j\1\0\0\0r\2\0\0\0tasu.'
 
 
+def ncu_seeds():
+    """Both shapes of Nsight Compute's CSV in each form of test_ncu, and damaged ones."""
+    yield from (text.encode() for text in test_ncu.FORMS.values())
+    whole = test_ncu.FORMS['details']
+    yield from (whole[:700].encode(), whole.replace('"', '').encode(), b'"Kernel Name","Metric Name","Metric Value"\n"k","Duration","1,5 (2; 3)"\n',
+                b'"Metric Name","Metric Value","Kernel Name"\n"Duration","1.5"\n"Duration","1.5","k"\n')
+
+
 def test_corpus_is_small():
     """The committed corpus stays small, each file and all together."""
     sizes = [p.stat().st_size for p in CORPUS.iterdir()]
@@ -110,11 +119,11 @@ def test_a_header_of_many_keys(tmp_path, tfanalyze):
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 2
 
 
-def replayed(tmp_path, tfanalyze_asan, name, data, end):
+def replayed(tmp_path, tfanalyze_asan, name, data, end, commands=()):
     """The commands that read most of an input end without a fault: with an answer, or a line that says why there is none."""
     path = tmp_path / f'{name}{end}'
     path.write_bytes(data)
-    for command in (['dump'], ['report', '--output', tmp_path / 'report'], ['export', 'chrome', '--output', tmp_path / 'out.json']):
+    for command in commands or (['dump'], ['report', '--output', tmp_path / 'report'], ['export', 'chrome', '--output', tmp_path / 'out.json']):
         result = execute([tfanalyze_asan, *command, path], clean_environment())
         assert result.rc in (0, 1, 3) and 'Sanitizer' not in result.err and 'runtime error' not in result.err, (name, command, result.err)
 
@@ -125,6 +134,8 @@ def test_corpora(tmp_path, tfanalyze_asan):
         replayed(tmp_path, tfanalyze_asan, path.stem, path.read_bytes(), '.json.gz' if path.suffix == '.gz' else '.json')
     for number, data in enumerate(dftracer_seeds()):
         replayed(tmp_path, tfanalyze_asan, number, data, '.pfw')
+    for number, data in enumerate(ncu_seeds()):
+        replayed(tmp_path, tfanalyze_asan, f'ncu{number}', data, '.csv', (['ncu', 'report'],))
     for name, data in fuzz_corpus.seeds().items():
         for part, end in zip(fuzz_corpus.split(data), ('.tfr', '.tfr.live')):
             if part:
@@ -154,6 +165,11 @@ def test_fuzz_dftracer(tmp_path):
 @fuzzes
 def test_fuzz_flight(tmp_path):
     fuzz('flight', tmp_path, corpus_of(tmp_path, flight_seeds()), MANY, '-max_len=8192', seed=SOAK_SEED + 1)
+
+
+@fuzzes
+def test_fuzz_ncu(tmp_path):
+    fuzz('ncu', tmp_path, corpus_of(tmp_path, ncu_seeds()), MANY, '-max_len=4096', seed=SOAK_SEED + 1)
 
 
 @fuzzes

