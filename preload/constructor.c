@@ -18,6 +18,7 @@
 #include "control/config.h"
 #include "control/once.h"
 #include "control/rank.h"
+#include "control/samples.h"
 #include "control/schedule.h"
 #include "cuda/device_timing.h"
 #include "cuda/event_times.h"
@@ -42,7 +43,8 @@
 #include "stage/console.h"
 
 /* Jobs of the background thread, in the order in which it asks them, and those that call other libraries. */
-static const struct tfi_job *const own_jobs[] = {&tfi_schedule_job, &tfi_writer_job, &tfi_silence_job};
+static const struct tfi_job *const own_jobs[] = {&tfi_schedule_job, &tfi_writer_job, &tfi_silence_job,
+                                                 &tfi_samples_job};
 static const struct tfi_job *const calling_jobs[] = {&tfi_cupti_job, &tfi_event_times_job, &tfi_nvml_job};
 
 /* quick_exit calls libc's internal _exit, which bypasses our hook. */

@@ -22,8 +22,10 @@
 #include "base/sys.h"
 #include "control/config.h"
 #include "control/helper.h"
+#include "control/machine.h"
 #include "control/once.h"
 #include "control/rank.h"
+#include "control/samples.h"
 #include "control/schedule.h"
 #include "control/trace.h"
 #include "cuda/device_timing.h"
@@ -80,6 +82,7 @@ static void describe(void)
     tfi_pool_place(&info);
     tfi_text_add(&info, "preloaded%c%s%c", 0, tfi_life.preloaded ? "yes" : "no", 0);
     tfi_config_header(&info);
+    tfi_machine_header(&info);
     tfi_pool_publish(&info);
     tfi_writer_begin(&info);
 }
@@ -152,6 +155,7 @@ static void restart(void)
     tfi_workers_cpu_restart();
     tfi_nvml_restart();
     tfi_silence_restart();
+    tfi_samples_restart();
     tfi_writer_restart();
     tfi_schedule_restart();
     tfi_v2_restart();
@@ -193,6 +197,7 @@ static void wake(void)
         tfi_v2_awake();
         tfi_nvtx_awake(t);
         tfi_python_awake(t);
+        tfi_samples_awake(t);
         tfi_guard_clear(t);
     }
     tfi_cupti_awake();
@@ -315,6 +320,7 @@ void tfi_life_end(const char *reason)
     report_unmatched(reason);
     outside &= tfi_nvml_finish();
     outside &= tfi_silence_finish();
+    outside &= tfi_samples_finish();
     outside &= tfi_device_finish();
     if (outside) tfi_sums_finish();
     write_timing();

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "ask/unmatched_names.h"
+#include "commands/memory_values.h"
 #include "commands/session.h"
 
 /* Prints a moment as ISO 8601 with microseconds, in UTC. */
@@ -135,10 +136,77 @@ static void emit_reveals(struct emit *e, const struct process *p)
     emit_close(e);
 }
 
+static void emit_fact(struct emit *e, const struct machine *machine, const char *key, const char *fact)
+{
+    int64_t value = machine_number(machine, fact);
+    if (value < 0) emit_null(e, key);
+    else if (strstr(key, "_bytes")) emit_bytes(e, key, (uint64_t)value);
+    else emit_count(e, key, (uint64_t)value);
+}
+
+/* Prints the number of threads that operators ran on, and its changes. */
+static void emit_pools(struct emit *e, const struct process *p)
+{
+    const struct machine *machine = &p->machine;
+    emit_open(e, "operator_threads", true);
+    for (size_t i = 0; i < machine->pools; i++) {
+        uint32_t at = map_get(&p->thread_of, machine->pool[i].thread);
+        emit_open(e, NULL, false);
+        emit_us(e, "from_us", machine->pool[i].time - p->first);
+        if (at == MAP_NONE) emit_null(e, "thread");
+        else emit_count(e, "thread", p->thread[at].tid);
+        emit_count(e, "threads", machine->pool[i].threads);
+        emit_close(e);
+    }
+    emit_close(e);
+}
+
+/* Prints the largest values of the samples of the process, and its last number of threads. */
+static void emit_largest(struct emit *e, const struct machine *machine)
+{
+    uint64_t threads = 0, resident = 0, cgroup = 0;
+    for (size_t i = 0; i < machine->samples; i++) {
+        threads = MAX(threads, machine->sample[i].threads);
+        resident = MAX(resident, machine->sample[i].resident);
+        cgroup = MAX(cgroup, machine->sample[i].cgroup);
+    }
+    if (machine->samples) emit_count(e, "most_threads", threads);
+    else emit_null(e, "most_threads");
+    emit_total_bytes(e, "peak_resident_bytes", resident ? resident : TOTAL_UNKNOWN);
+    emit_total_bytes(e, "peak_cgroup_bytes", cgroup ? cgroup : TOTAL_UNKNOWN);
+}
+
+static void emit_machine(struct emit *e, const struct process *p)
+{
+    const struct machine *machine = &p->machine;
+    if (!machine->facts || !machine->facts->count) {
+        emit_null(e, "machine");
+        return;
+    }
+    int64_t quota = machine_number(machine, "quota_millis");
+    emit_open(e, "machine", false);
+    emit_fact(e, machine, "processors", "processors");
+    emit_fact(e, machine, "usable_processors", "usable_processors");
+    emit_text(e, "affinity", pairs_get(machine->facts, "affinity"));
+    if (quota < 0) emit_null(e, "cpu_quota");
+    else emit_double(e, "cpu_quota", (double)quota / 1000);
+    emit_fact(e, machine, "memory_bytes", "memory");
+    emit_fact(e, machine, "memory_limit_bytes", "memory_limit");
+    emit_fact(e, machine, "gpus", "gpus");
+    emit_open(e, "settings", false);
+    for (size_t i = 0; i < machine->settings->count; i++)
+        emit_text(e, machine->settings->pair[i].key, machine->settings->pair[i].value);
+    emit_close(e);
+    emit_pools(e, p);
+    emit_largest(e, machine);
+    emit_close(e);
+}
+
 static void emit_words(struct emit *e, const struct model *model, const struct process *p)
 {
     emit_count(e, "threads", p->threads);
     emit_devices(e, model, p);
+    emit_machine(e, p);
     emit_text(e, "command", p->command);
     emit_text(e, "directory", p->directory);
     emit_text(e, "version", p->version);
@@ -205,7 +273,7 @@ static void emit_process(struct session *session, struct unmatched *unmatched, c
 struct needs info_needs(const struct options *options)
 {
     (void)options;
-    return (struct needs){.messages = true, .stage_names = true, .samples = true};
+    return (struct needs){.messages = true, .stage_names = true, .samples = true, .machine = true};
 }
 
 void cmd_info(struct session *session)

@@ -14,6 +14,7 @@
 #include "ask/stages/at.h"
 #include "base/command.h"
 #include "commands/memory_page.h"
+#include "commands/memory_process.h"
 #include "commands/memory_values.h"
 #include "commands/session.h"
 
@@ -459,6 +460,7 @@ static const struct layout_of {
                       {"outliving_blocks", "outliving_bytes", "leaked_blocks", "leaked_bytes"}},
     [MEMORY_OOM] = {oom_keys, STYLE_TABLE, true, false, NULL, refused, {"refused", "shown"}},
     [MEMORY_HTML] = {NULL, STYLE_LINES, false, true, draw_rows, draw_changes, {NULL}},
+    [MEMORY_PROCESS] = {NULL, STYLE_TABLE, false, false, NULL, NULL, {NULL}},
 };
 
 /* Kineto traces have totals without threads, torch's rows have neither stages nor addresses. */
@@ -474,7 +476,8 @@ static bool check_processes(struct session *session, const struct layout_of *lay
     for (size_t i = 0; i < session->chosen.processes; i++) {
         const struct process *p = session->chosen.process[i];
         if (can_answer(layout, p)) continue;
-        complain(p->path, "does not tell who allocated a block; --layout leaks and oom need traces of libtfinject.so");
+        complain(p->path,
+                 "does not tell who allocated a block; --layout leaks, oom and process need traces of libtfinject.so");
         unfit++;
     }
     if (unfit) session->status = unfit == session->chosen.processes ? STATUS_NOTHING : STATUS_PARTIAL;
@@ -562,6 +565,7 @@ struct needs memory_needs(const struct options *options)
 {
     const struct layout_of *layout = &layouts[options->memory_layout];
     /* A block in a backward operator may belong to the stage of the forward one, which only loaded operators tell. */
+    if (options->memory_layout == MEMORY_PROCESS) return (struct needs){.ranges = true, .machine = true};
     bool by_stage = layout->by_stage || options->stage.count || options->step.count || options->cycle.count;
     struct needs needs = {
         .memory = true, .all_blocks = true, .ranges = true, .tensors = layout->by_category, .stages_of_spans = true};
@@ -581,10 +585,9 @@ void cmd_memory(struct session *session)
         return;
     }
     if (!session_load(session) || !check_processes(session, layout)) return;
-    if (o->memory_layout == MEMORY_HTML) {
-        write_page(&answer, layout);
-        return;
-    }
+    if (o->memory_layout == MEMORY_PROCESS) memory_process(session);
+    if (o->memory_layout == MEMORY_HTML) write_page(&answer, layout);
+    if (o->memory_layout == MEMORY_PROCESS || o->memory_layout == MEMORY_HTML) return;
     if (!session_begin(session, layout->style)) return;
     if (layout->keys) emit_keys(&session->emit, layout->keys);
     if (layout->style == STYLE_LINES) print_head(session, layout->keys ? layout->keys : o->command->keys);

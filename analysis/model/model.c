@@ -336,6 +336,8 @@ static void convert_all(struct process *process)
     for (size_t i = 0; i < process->switchings; i++) convert(clock, &process->switching[i].time, 1);
     for (size_t i = 0; i < process->elsewheres; i++) convert(clock, &process->elsewhere[i].from, 1);
     for (size_t i = 0; i < process->samples; i++) convert(clock, &process->sample[i].time, 1);
+    for (size_t i = 0; i < process->machine.samples; i++) convert(clock, &process->machine.sample[i].time, 1);
+    for (size_t i = 0; i < process->machine.pools; i++) convert(clock, &process->machine.pool[i].time, 1);
     for (size_t i = 0; i < process->signatures; i++) convert(clock, &process->signature[i].time, 1);
     for (size_t i = 0; i < process->tensors.uses; i++) convert(clock, &process->tensors.use[i].time, 1);
     for (size_t i = 0; i < process->tensors.ops; i++) {
@@ -441,6 +443,7 @@ void process_free(struct process *process)
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) free(*texts[i]);
     if (process->metadata) pairs_free(process->metadata);
     reveals_free(&process->reveals);
+    machine_free(&process->machine);
     void *arrays[] = {process->metadata,         process->func,          process->kinds,        process->losses,
                       process->thread,           process->args,          process->category,     process->lane,
                       process->streamed,         process->device,        process->works.detail, process->copied,

@@ -11,6 +11,7 @@
 #include "model/clock.h"
 #include "model/collective.h"
 #include "model/io_calls.h"
+#include "model/host/machine.h"
 #include "model/names.h"
 #include "model/needs/needs.h"
 #include "model/unheld.h"
@@ -486,7 +487,8 @@ struct process {
     struct map device_of;         /* index by number */
     struct device_sample *sample; /* sorted by time; with `samples` */
     size_t samples, sample_capacity;
-    bool has_text_thread; /* some thread's number is a text in the file, even if it reads as a number */
+    struct machine machine; /* with `machine` */
+    bool has_text_thread;   /* some thread's number is a text in the file, even if it reads as a number */
     bool has_float_ts,
         has_float_dur; /* some ts or dur of an event with both dur and category has a point or an exponent */
     uint64_t *args;

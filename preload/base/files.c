@@ -315,6 +315,33 @@ ssize_t tfi_read_file(const char *path, char *buf, size_t size)
     return -1;
 }
 
+/* ---- a file of the kernel ---- */
+
+bool tfi_kernel_file_open(struct tfi_kernel_file *file, const char *path)
+{
+    struct stat st;
+    *file = (struct tfi_kernel_file){.fd = high_fd(open_at(AT_FDCWD, path, O_RDONLY))};
+    if (file->fd >= 0 && file->fd < LOWEST_HELD) close_raw(file->fd);
+    if (file->fd < LOWEST_HELD || tfi_fstat(file->fd, &st) != 0) return false;
+    file->device = st.st_dev;
+    file->inode = st.st_ino;
+    return true;
+}
+
+ssize_t tfi_kernel_file_read(struct tfi_kernel_file *file, char *buf, size_t size)
+{
+    if (!file->inode || !is_file(file->fd, file->device, file->inode)) return -1;
+    ssize_t n = syscall(SYS_pread64, file->fd, buf, size - 1, 0);
+    if (n >= 0) buf[n] = 0;
+    return n;
+}
+
+void tfi_kernel_file_close(struct tfi_kernel_file *file)
+{
+    if (file->inode && is_file(file->fd, file->device, file->inode)) close_raw(file->fd);
+    *file = (struct tfi_kernel_file){.fd = -1};
+}
+
 /* ---- a file that is appended to ---- */
 
 bool tfi_file_create(struct tfi_file *file, struct tfi_dir *dir, const char *name)

@@ -76,4 +76,17 @@ void tfi_file_close(struct tfi_file *file);
  * regular file. A FIFO does not make the caller wait. */
 ssize_t tfi_read_file(const char *path, char *buf, size_t size);
 
+/* A file of the kernel that is read again and again (/proc, cgroups). It stays open; each use checks that the number still
+ * means this file. All zero: none. */
+struct tfi_kernel_file {
+    int fd;
+    uint64_t device, inode; /* inode 0: none */
+};
+
+/* Opens it; false if there is none, or if the program may need the number because RLIMIT_NOFILE is small. */
+bool tfi_kernel_file_open(struct tfi_kernel_file *file, const char *path);
+/* Reads it from its start, zero-terminated. Returns the length, or -1 if the program has closed it. */
+ssize_t tfi_kernel_file_read(struct tfi_kernel_file *file, char *buf, size_t size);
+void tfi_kernel_file_close(struct tfi_kernel_file *file);
+
 #endif

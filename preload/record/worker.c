@@ -35,6 +35,8 @@
 static uint64_t cpu_ns; /* of all workers */
 static uint32_t alive;  /* workers that run; never more than there are */
 static pid_t alive_in;  /* the process that they run in */
+static uint32_t made;   /* workers that were started and have not ended: never fewer than there are */
+static pid_t made_in;
 
 void tfi_worker_restart(struct tfi_worker *worker)
 {
@@ -47,6 +49,11 @@ void tfi_worker_restart(struct tfi_worker *worker)
 uint64_t tfi_workers_cpu_ns(void)
 {
     return __atomic_load_n(&cpu_ns, __ATOMIC_RELAXED);
+}
+
+uint32_t tfi_workers_alive(void)
+{
+    return __atomic_load_n(&made_in, __ATOMIC_ACQUIRE) == tfi_getpid() ? __atomic_load_n(&made, __ATOMIC_ACQUIRE) : 0;
 }
 
 void tfi_workers_cpu_restart(void)
@@ -99,6 +106,7 @@ static void run(void *data)
     worker->cpu_ns = 0;
     worker->loop(worker);
     __atomic_sub_fetch(&alive, 1, __ATOMIC_ACQ_REL);
+    __atomic_sub_fetch(&made, 1, __ATOMIC_ACQ_REL);
 }
 
 static void *run_of_libc(void *data)
@@ -149,7 +157,12 @@ static bool create_of_libc(struct tfi_worker *worker)
 
 static bool create(struct tfi_worker *worker)
 {
-    return worker->calls_others ? create_of_libc(worker) : tfi_bare_thread_start(&worker->bare, run, worker);
+    pid_t pid = tfi_getpid();
+    if (__atomic_exchange_n(&made_in, pid, __ATOMIC_ACQ_REL) != pid) __atomic_store_n(&made, 0, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&made, 1, __ATOMIC_ACQ_REL);
+    bool done = worker->calls_others ? create_of_libc(worker) : tfi_bare_thread_start(&worker->bare, run, worker);
+    if (!done) __atomic_sub_fetch(&made, 1, __ATOMIC_ACQ_REL);
+    return done;
 }
 
 /* True if the thread has ended, which it has at most `ms` milliseconds for. */

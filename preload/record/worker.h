@@ -61,6 +61,9 @@ bool tfi_worker_is_left_alone(struct tfi_worker *worker, int *status);
 /* Ends the trace and then the process, as it would have ended without us. If it returns, the loop must return. */
 void tfi_worker_end_process(struct tfi_worker *worker, int status);
 
+/* Returns how many such threads this process has. */
+uint32_t tfi_workers_alive(void);
+
 /* Returns the processor time that all such threads have used for this trace. */
 uint64_t tfi_workers_cpu_ns(void);
 void tfi_workers_cpu_restart(void);

@@ -88,6 +88,7 @@ struct tfi_torch_thread {
     struct op *free;
     struct op *returned; /* returned by other threads, with atomic operations */
     struct op *last;     /* the one begun last, if it is still open */
+    uint32_t pool;       /* its number of OpenMP threads, as last recorded */
     uint32_t depth;      /* open operators; one that another thread ended counts until the one round it ends */
     uint32_t open[OPEN_NAMES];
     struct tfi_torch_cache *cache;
@@ -158,7 +159,7 @@ static TFI_COLD struct tfi_torch_thread *own_part(struct tfi_thread *t)
     if (!own || !own->cache) return NULL;
     own->serial = t->serial;
     own->last = NULL;
-    own->depth = 0;
+    own->depth = own->pool = 0;
     __atomic_store_n(&serials[torch.thread() % MAX_LOGICAL], t->serial, __ATOMIC_RELAXED);
     return own;
 }
@@ -182,7 +183,7 @@ static inline struct op *take_op(struct tfi_thread *t)
 
 static TFI_COLD void note(const void *function, bool inputs)
 {
-    if (!seen.data || seen.used || tfi_gettid() != trying) return;
+    if (state != TRYING || !seen.data || seen.used || tfi_gettid() != trying) return;
     seen.full = 0;
     tfi_text_add(&seen, "%s\n", torch.name(function));
     if (inputs) tfi_torch_inputs_text(how, function, &seen);
@@ -248,10 +249,7 @@ static void end_execution(struct tfi_thread *t, const struct op *op, const void 
 static void *start_range(void **object, const void *function)
 {
     *object = NULL;
-    if (TFI_UNLIKELY(state != ON)) {
-        if (state == TRYING) note(function, false);
-        return object;
-    }
+    if (TFI_UNLIKELY(state != ON)) return note(function, false), object;
     struct tfi_thread *t = tfi_enter(TFI_WHY_STAGE);
     if (!t) return object;
     struct op *op = take_op(t);
@@ -401,10 +399,7 @@ static TFI_COLD void *start_unwritten(void **object, struct tfi_thread *t, const
 static inline void *start_op(void **object, const void *function, uint16_t scope)
 {
     *object = NULL;
-    if (TFI_UNLIKELY(state != ON)) {
-        if (state == TRYING) note(function, true);
-        return object;
-    }
+    if (TFI_UNLIKELY(state != ON)) return note(function, true), object;
     struct tfi_thread *t = current();
     if (!t) return object;
     if (!tfi_call_wanted(t) || !tfi_recording(TFI_ACTIVITY_OPS)) return start_unwritten(object, t, function);
@@ -416,6 +411,7 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
     struct op *op = take_op(t);
     if (op) {
         fill(op, function, scope);
+        if (!op->owner->depth) tfi_torch_openmp(t, &op->owner->pool);
         if (TFI_UNLIKELY(tfi_sums_on)) tfi_sums_operator(t, op->forward, op->sequence, op->evaluates);
         open_op(op);
         op->unwritten = false;
@@ -550,6 +546,7 @@ const char *tfi_torch_attach(const char *version)
     tfi_torch_hierarchy_init(library);
     tfi_torch_execution_init(library);
     tfi_torch_streams_init();
+    tfi_torch_openmp_init(library);
     state = OFF;
     tfi_graphs_operators(open_operator);
     add_callbacks();

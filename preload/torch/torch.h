@@ -184,6 +184,13 @@ struct tfi_torch_function {
 };
 void tfi_torch_find(void *library, const struct tfi_torch_function *functions, size_t count);
 
+/* ---- openmp.c ---- */
+
+/* Finds the OpenMP library of an open library. */
+void tfi_torch_openmp_init(void *library);
+/* Records the calling thread's number of OpenMP threads if it is not `known`, and sets that. */
+void tfi_torch_openmp(struct tfi_thread *t, uint32_t *known);
+
 /* ---- streams.c ---- */
 
 /* Finds libc10_cuda's functions. Called where no lock of torch is held. */

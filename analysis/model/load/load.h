@@ -180,6 +180,13 @@ void load_io_sums(struct load *load);
 /* ---- device.c ---- */
 void load_device(struct load *load);
 void load_samples(struct load *load);
+/* ---- load_machine.c ---- */
+
+/* Takes the facts of the machine among the pairs of a header. */
+void load_machine_facts(struct process *process, const struct pairs *info);
+void load_process_samples(struct load *load);
+void load_thread_pools(struct load *load);
+
 /* Called after process_finish: sorts the samples. */
 void load_samples_end(struct load *load);
 void load_correlations(struct load *load);

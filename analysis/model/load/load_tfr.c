@@ -306,6 +306,8 @@ static const struct {
     {TFI_KIND_graph_source, {.device = true}, load_graph_sources},
     {TFI_KIND_elsewhere, {0}, load_elsewheres},
     {TFI_KIND_silence, {.open = true}, load_silences},
+    {TFI_KIND_process_sample, {.machine = true}, load_process_samples},
+    {TFI_KIND_thread_pool, {.machine = true}, load_thread_pools},
 };
 
 static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint64_t to)
@@ -315,8 +317,7 @@ static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint
     *has = true;
 }
 
-/* Extends the lifetimes of the thread and the process to all times of the group. Clock readings and samples of devices
- * extend only the end: the first reading is from the library's constructor, long before any record. */
+/* Extends the lifetimes of the thread and the process to all times of the group. Clock readings and samples extend only the end: the first reading is from the library's constructor, long before any record. */
 static void take_span(struct load *load)
 {
     struct group *group = load->group;
@@ -331,7 +332,8 @@ static void take_span(struct load *load)
         from = MIN(from, time[i] - (is_end ? MIN(lasts, time[i]) : 0));
         to = MAX(to, MAX(end, time[i]));
     }
-    if (group->number == TFI_KIND_clock || group->number == TFI_KIND_device_sample) {
+    if (group->number == TFI_KIND_clock || group->number == TFI_KIND_device_sample ||
+        group->number == TFI_KIND_process_sample) {
         load->last_clock = MAX(load->last_clock, to);
         return;
     }
@@ -484,6 +486,7 @@ static void describe(struct load *load)
     for (size_t i = 0; i < info->count; i++)
         if (strncmp(info->pair[i].key, "meta.", 5) == 0)
             pairs_add(p->metadata, info->pair[i].key + 5, info->pair[i].value);
+    load_machine_facts(p, info);
     p->clock.is_nanoseconds = p->clock_name && strcmp(p->clock_name, "monotonic") == 0;
     if (trace_number(trace, "clock.ticks", &ticks) && trace_number(trace, "clock.error", &error)) {
         if (trace_number(trace, "clock.monotonic", &value))
@@ -577,6 +580,7 @@ void load_tfr(struct trace *trace, struct names *names, struct needs needs, stru
     conclude(&load, notes);
     process_finish(process);
     load_samples_end(&load);
+    machine_sort(&process->machine);
     elsewheres_pair(process);
     name_steps(process, names);
     join_calls(process, names);
