@@ -331,6 +331,9 @@ ROWS = [
         '    if (bytes) report((uintptr_t)block, -(int64_t)bytes);', '    if (bytes && !block) report((uintptr_t)block, -(int64_t)bytes);'),
     row('host-blocks-not-marked', 'host_memory.py::test_every_block[libc-1]', 'preload/alloc/alloc.c',
         'TFI_UNLIKELY(tfi_host_blocks.marks[tfi_block_mark(block)]);', 'TFI_UNLIKELY(tfi_host_blocks.marks[tfi_block_mark(block) ^ 1]);'),
+    # The wake allocates memory.
+    row('wake-allocates', 'signals.py::test_nothing_that_locks_is_called_inside[script-io]', 'preload/record/enter.c',
+        '    if (tfi_wake(why)) {', '    if (tfi_wake(why) && __builtin_strdup("")) {'),
     # A refused realloc loses the block that it leaves.
     row('refused-realloc', 'host_memory.py::test_every_block[libc-6]', 'preload/alloc/alloc.c',
         'if (!moved && bytes && had)', 'if (moved && !bytes && had)'),
