@@ -37,6 +37,7 @@ enum {
     HTA_RULES = 1048576,
     TRACELENS_RULES = 2097152,
     VERSIONED = 4194304,
+    PEAKS = 33554432,
     COMMAND_LINE = 524288 /* words behind `--` are a command line */
 };
 

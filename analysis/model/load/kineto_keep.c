@@ -67,7 +67,9 @@ void keep_span(struct kineto_load *load, const struct kineto_event *event, uint3
     s->thread[at] = thread;
     s->event_class[at] = (uint8_t)event_class;
     note_number(load, &load->process->numbers.span, &load->process->numbers.span_capacity, at);
-    if (load->needs.all_spans && event_class == CLASS_OPERATOR) {
+    if (event_class == CLASS_API && s->id[at] == NO_ID && event->has & HAS_EXTERNAL)
+        map_put(&load->process->uncorrelated, event->external, (uint32_t)at);
+    if ((load->needs.all_spans || load->needs.operator_details) && event_class == CLASS_OPERATOR) {
         struct op_detail detail;
         take_op_detail(event, load->info.with_flops, name_of, load, &detail);
         op_details_add(&s->details, at, &detail);
