@@ -12,6 +12,7 @@ import os
 import random
 import shlex
 import subprocess
+import sys
 
 import pytest
 
@@ -120,7 +121,14 @@ def test_every_form_has_the_same_numbers(report, form):
 
 
 def test_old_labels_and_summaries(report):
-    """Labels of releases up to 2021, and --print-summary per-kernel, which has averages and counts."""
+    """Labels of releases of 2020 and 2021, and --print-summary per-kernel, which has averages and counts."""
+    older = [('Memory Frequency', 'cycle/second', '768683274.02'), ('SOL FB', '%', '46.47'), ('Memory [%]', '%', '46.47'), ('Duration', 'nsecond', '8992'),
+             ('SOL L2', '%', '13.61'), ('SM [%]', '%', '22.48'), ('SOL TEX', '%', '11.33'), ('Block Size', '', '192'), ('Waves Per SM', '', '0.63'),
+             ('Theoretical Active Warps per SM', 'warp/cycle', '60'), ('Achieved Occupancy', '%', '48.00')]
+    head = ['ID', 'Process ID', 'Process Name', 'Host Name', 'Kernel Name', 'Kernel Time', 'Context', 'Stream', 'Section Name', 'Metric Name', 'Metric Unit', 'Metric Value']
+    row, = report(table([head, *(['0', '28439', 'cfd', '127.0.0.1', 'k(int)', '2020-May-29 12:02:46', '1', '7', 'GPU Speed Of Light', *line] for line in older)]))['rows']
+    assert row['bound'] == 'latency' and row['metrics'] == pytest.approx({'duration_us': 8.992, 'compute_pct': 22.48, 'memory_pct': 46.47, 'dram_pct': 46.47,
+                                                                          'l2_pct': 13.61, 'l1_pct': 11.33, 'occupancy_pct': 48, 'waves': 0.63})
     old = table([DETAILS, *([*launch_cells(0, 'k'), 'GPU Speed Of Light', label, unit, value, ''] for label, unit, value in (
         ('SOL SM', '%', '70.5'), ('SOL Memory', '%', '20.5'), ('SOL L2 Cache', '%', '3'), ('Duration', 'usecond', '5.5')))])
     row, = report(old)['rows']
@@ -164,7 +172,9 @@ def test_damage_is_said(report, tmp_path, analyze):
     assert 'ends inside a row' in cut['said']
     answer = report(raw(ONE) + '"0","1","python"' + ',"x"' * 20 + '\n', rc=3)
     assert len(answer['rows']) == 1 and '1 rows have another number of cells' in answer['said'] and not answer['inputs'][0]['complete']
-    assert 'no table of Nsight Compute' in report('a,b\n1,2\n', rc=1).err
+    assert 'no table of Nsight Compute: no row' in report('a,b\n1,2\n', rc=1).err
+    failed = '==PROF== x\n==ERROR== Option did not match any section.\n==ERROR== Use --list-sections\n'
+    assert 'which said: Option did not match any section.\n' in report(failed, rc=1).err
     assert 'without a kernel' in report(table([DETAILS]), rc=1).err
     answer = report('nothing\n', whole, rc=3)
     assert [i['complete'] for i in answer['inputs']] == [False, True] and answer['inputs'][0]['kind'] == 'ncu'
@@ -262,7 +272,7 @@ def stand_in(tmp_path):
     """A folder with a program `ncu`: --import prints the file, anything else its own arguments as JSON; each run is noted."""
     folder = tmp_path / 'bin'
     folder.mkdir()
-    (folder / 'ncu').write_text(f'''#!/usr/bin/env python3
+    (folder / 'ncu').write_text(f'''#!{sys.executable} -IS
 import json, os, sys
 open({str(tmp_path / "runs")!r}, 'a').write(json.dumps(sys.argv[1:]) + '\\n')
 if '--import' in sys.argv:
@@ -424,6 +434,28 @@ def test_names_of_a_hostile_trace_are_no_commands(tmp_path, analyze, stand_in):
     subprocess.run(['sh', '-c', result.out], check=True, cwd=tmp_path, env={**clean_environment(), 'PATH': f'{stand_in}:{os.environ["PATH"]}'})
     assert not (tmp_path / 'owned').exists()
     assert len(runs(tmp_path)) == 4 and all(run[-1] == 'true' for run in runs(tmp_path))
+
+
+@pytest.mark.parametrize('make, kernel', [(kineto, 'ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)'),
+                                          (of_ours, '_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE')], ids=['torch', 'ours'])
+def test_kernels_that_communicate_are_left_out(tmp_path, analyze, make, kernel, monkeypatch):
+    """ncu would repeat them and wait for the other ranks for ever; their time still counts in the share of the others."""
+    if make is kineto:
+        trace = kineto(tmp_path, [*launch(0, 5, kernel, time=30), *launch(1, 50, 'gemm', time=10)])
+    else:
+        monkeypatch.setitem(globals(), 'MANGLED', ['gemm', kernel])
+        trace = of_ours([('s', 1, 30), ('s', 0, 10)], tmp_path / 'a.tfr')
+    result = analyze('ncu', 'plan', trace, '--top', '1', '--format', 'json', format=None)
+    row, = json.loads(result.out)['rows']
+    assert row['kernel'] == 'gemm' and row['pct'] == 25 and '1 kernels that communicate are left out' in result.err
+
+
+def test_graphs_as_wholes_are_no_kernels(tmp_path, analyze):
+    t = OpTrace(rank=0, world=1)
+    t.work('graph_launch', 100 * US, 110 * US, 90 * US, graph=3)
+    t.work('kernel', 300 * US, 310 * US, 10 * US, name='gemm')
+    row, = json.loads(analyze('ncu', 'plan', t.save(tmp_path / 'a.tfr'), '--format', 'json', format=None).out)['rows']
+    assert row['kernel'] == 'gemm' and row['skip'] == 0 and 'TFI_GRAPHS=node' in row['doubt']
 
 
 def test_one_rank_is_planned_for(tmp_path, analyze):

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ask/ncu/ncu_names.h"
+#include "ask/work_kinds.h"
 
 /* A kernel in the order of launches. */
 struct launched {
@@ -57,10 +58,12 @@ static struct launched *launches_of(struct scope *scope, const struct names *nam
     struct launched *l = mem_zero(w->table.count, sizeof *l);
     struct map known = {0}, seen = {0}, last = {0};
     struct names filters; /* the names by which ncu knows the kernels */
-    size_t n = 0;
+    size_t n = 0, run = 0;
     names_init(&filters);
     for (size_t i = 0; i < w->table.count; i++) {
-        if (w->event_class[i] != CLASS_KERNEL) continue;
+        bool is_graph = run < p->graphs.runs && p->graphs.run[run].work == i; /* a graph as a whole is no kernel */
+        run += is_graph;
+        if (w->event_class[i] != CLASS_KERNEL || is_graph) continue;
         int64_t time = a->launch[i] == NO_PLACE ? w->start[i] : p->spans.start[a->launch[i]];
         l[n++] = (struct launched){time, i, filter_of(&filters, &known, names, w->name[i]), 0, SIZE_MAX, SIZE_MAX};
     }
@@ -80,8 +83,11 @@ static struct launched *launches_of(struct scope *scope, const struct names *nam
     return l;
 }
 
-static void add_chosen(struct ncu_plan *plan, struct scope *scope, struct launched *l, size_t count)
+static void add_chosen(struct ncu_plan *plan, struct scope *scope, const struct names *names, struct launched *l,
+                       size_t count)
 {
+    struct work_kinds kinds;
+    work_kinds_init(&kinds, &exact_kinds, names);
     const struct works *w = &scope->process->works;
     const struct choice *choice = &scope->choice;
     struct interval when;
@@ -93,10 +99,12 @@ static void add_chosen(struct ncu_plan *plan, struct scope *scope, struct launch
         key[1] = w->name[work];
         struct ncu_planned *row = keyed_row(&plan->keyed, key, sizeof key, sizeof *row);
         row->total = add_ns(row->total, when.end - when.start);
+        row->communicates |= work_kind_of(&kinds, scope->process, work) == WORK_COMMUNICATION;
         row->launch = mem_grow(row->launch, &row->capacity, row->calls + 1, sizeof *row->launch);
         row->launch[row->calls++] = i;
         l[i].row = (size_t)(row - plan->row);
     }
+    work_kinds_free(&kinds);
 }
 
 static void find_stage_totals(struct ncu_plan *plan)
@@ -154,7 +162,7 @@ void ncu_plan_of(struct ncu_plan *plan, struct scope *scope, const struct names 
     size_t count;
     *plan = (struct ncu_plan){0};
     struct launched *l = launches_of(scope, names, &count);
-    add_chosen(plan, scope, l, count);
+    add_chosen(plan, scope, names, l, count);
     find_stage_totals(plan);
     for (size_t i = 0; i < plan->count; i++) choose_launch(&plan->row[i], i, l, &scope->process->works);
     if (plan->count) qsort(plan->row, plan->count, sizeof *plan->row, rows_order);
@@ -175,6 +183,7 @@ const char *ncu_plan_doubt(const struct process *p)
     if (p->names_asked) return "ENABLE_PROFILER_NAMES was set: launches of other stages are not in the trace";
     if (paused) return "recording was off or in warm-up for a time: its launches are not in the trace";
     if (p->elsewheres) return "another profiler had the device for a time: its launches are not in the trace";
+    if (p->graphs.runs) return "graphs were recorded as wholes: their kernels are not in the trace (TFI_GRAPHS=node)";
     if (p->lost) return "the trace lost records: launches may be missing";
     if (!p->complete) return "the trace is not complete: launches may be missing";
     return NULL;

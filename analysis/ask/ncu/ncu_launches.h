@@ -15,6 +15,7 @@ enum { MOST_MEASURED = 3 }; /* launches of one kernel: each is replayed once for
 /* A kernel of a stage. */
 struct ncu_planned {
     uint32_t stage, name; /* the key */
+    bool communicates;    /* ncu replays a kernel, and one that waits for other ranks would then wait for ever */
     int64_t total, of_stage;
     size_t *launch; /* places in the order of the process's launches */
     size_t calls, capacity;

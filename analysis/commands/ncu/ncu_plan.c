@@ -17,7 +17,7 @@ enum { KERNELS_SHOWN = 5 };
 
 struct planning {
     struct session *session;
-    uint64_t shown, left_out, inexact;
+    uint64_t shown, left_out, communicate, inexact;
 };
 
 /* ---- words of a shell ---- */
@@ -134,8 +134,11 @@ static size_t plan_process(struct planning *p, struct scope *scope)
     uint64_t top = options->top ? options->top : KERNELS_SHOWN;
     struct ncu_plan plan;
     ncu_plan_of(&plan, scope, names);
-    for (size_t i = 0; i < plan.count && i < top; i++) {
+    for (size_t i = 0, shown = 0; i < plan.count && shown < top; i++) {
         struct text line = {0};
+        p->communicate += plan.row[i].communicates;
+        if (plan.row[i].communicates) continue;
+        shown++;
         if (!is_printable(names_get(names, plan.row[i].name)->text)) {
             p->left_out++;
             continue;
@@ -190,6 +193,11 @@ void cmd_ncu_plan(struct session *session)
     if (p.left_out)
         complain(NULL, "%llu kernels have names with characters that no command line should have",
                  (unsigned long long)p.left_out);
+    if (p.communicate)
+        complain(NULL,
+                 "%llu kernels that communicate are left out: ncu repeats each kernel, and theirs would wait for the "
+                 "other ranks for ever",
+                 (unsigned long long)p.communicate);
     if (!rows && !is_filtered(&session->options))
         complain(NULL, "no kernel was recorded; `tfanalyze info` shows the recorded events");
     session_end(session, rows || !is_filtered(&session->options));

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/escape.h"
 #include "base/file_in.h"
 #include "base/hash.h"
 #include "read/ncu/ncu_number.h"
@@ -277,6 +278,24 @@ static void find_locale(struct table_reader *r, const char *bytes, size_t length
     }
 }
 
+/* Repeats what ncu itself said, where it made no table. */
+static void note_no_table(const char *bytes, size_t length, struct notes *notes)
+{
+    const char *error = memmem(bytes, length, "==ERROR== ", 10);
+    if (error) {
+        struct text said = {0};
+        size_t left = (size_t)(bytes + length - error) - 10;
+        const char *end = memchr(error + 10, '\n', left);
+        text_visible(&said, error + 10, MIN(end ? (size_t)(end - error) - 10 : left, LONGEST_SAID));
+        notes_add(notes, UNUSABLE, "has no table of Nsight Compute, which said: %s", said.data ? said.data : "");
+        text_free(&said);
+        return;
+    }
+    notes_add(notes, UNUSABLE,
+              "has no table of Nsight Compute: no row has the column \"Kernel Name\"; write one with "
+              "`ncu --csv`, or with `ncu --import REPORT --csv`");
+}
+
 bool ncu_read_bytes(const char *bytes, size_t length, struct ncu_launches *launches, struct notes *notes)
 {
     struct table_reader r = {.launches = launches};
@@ -290,10 +309,7 @@ bool ncu_read_bytes(const char *bytes, size_t length, struct ncu_launches *launc
     if (r.bad)
         notes_add(notes, LOSS, "%llu rows have another number of cells than the table's head, and were left out",
                   (unsigned long long)r.bad);
-    if (!found)
-        notes_add(notes, UNUSABLE,
-                  "has no table of Nsight Compute: no row has the column \"Kernel Name\"; write one with "
-                  "`ncu --csv`, or with `ncu --import REPORT --csv`");
+    if (!found) note_no_table(bytes, length, notes);
     else if (!r.rows) notes_add(notes, UNUSABLE, "has a table of Nsight Compute without a kernel");
     forget_raw(&r);
     free(r.raw);
