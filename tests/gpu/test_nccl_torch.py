@@ -117,3 +117,13 @@ def test_descriptions_are_those_of_torchs_observer(job, tfanalyze, rank):
     described = [n for n in compare(tfanalyze, job[0], rank) if n['name'] == 'record_param_comms']
     names = Counter(a['value'] for n in described for a in n['attrs'] if a['name'] == 'collective_name')
     assert names['all_reduce'] == 4 and {'broadcast', 'allGatherSingleImpl', 'reduceScatterSingleImpl'} <= names.keys(), names
+
+
+def test_the_description_of_the_job_names_nccl(job, tfanalyze):
+    """distributedInfo, as torch.profiler writes it, with NCCL's version."""
+    result = execute([tfanalyze, 'info', job[0] / 'run', '--format', 'json'], clean_environment())
+    for row in json.loads(result.out)['rows']:
+        said = row['metadata']['distributedInfo']
+        said = json.loads(said) if isinstance(said, str) else said
+        assert (said['backend'], said['world_size'], said['rank']) == ('nccl', 2, row['rank'])
+        assert all(part.isdigit() for part in said['nccl_version'].split('.'))
