@@ -269,6 +269,21 @@ enum tfi_reading {
 };
 enum tfi_silence_flag { TFI_SILENCE_CUT = 1, TFI_SILENCE_ABORT = 2 };
 
+/* Of a sample. */
+enum tfi_sampled {
+    TFI_SAMPLED_INNER_CUT = 1,  /* the innermost frames are missing: they were not proven */
+    TFI_SAMPLED_OUTER_CUT = 2,  /* the outermost frames are missing: the stack has more than a record keeps */
+    TFI_SAMPLED_UNREADABLE = 4, /* no frame was proven, or the tables were full: no stack */
+    TFI_SAMPLED_NO_PYTHON = 8,  /* the interpreter knows the thread, which ran no Python code */
+    TFI_SAMPLED_FOREIGN = 16,   /* the interpreter does not know the thread */
+    TFI_SAMPLED_IMPORT = 32,    /* it was importing a module */
+    TFI_SAMPLED_HOLDS = 64,     /* it held the interpreter's global lock */
+    TFI_SAMPLED_WANTS = 128,    /* it waited for that lock */
+    TFI_SAMPLED_RUNNABLE = 256, /* it did not run, and waited for nothing but a processor */
+    TFI_SAMPLED_BLIND = 512,    /* what it waited in could not be read */
+    TFI_SAMPLED_RAN = 1024,     /* it ran while it was looked at */
+};
+
 enum tfi_device_flag { TFI_DEVICE_SIMULATED = 1, TFI_DEVICE_BY_EVENTS = 2 };
 
 /* One row in memory. */

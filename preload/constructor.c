@@ -25,6 +25,7 @@
 #include "cuda/sync_stages.h"
 #include "cupti/client.h"
 #include "hang/silence.h"
+#include "sample/looks.h"
 #include "hooks/dl.h"
 #include "hooks/host_blocks.h"
 #include "io/io.h"
@@ -43,8 +44,8 @@
 #include "stage/console.h"
 
 /* Jobs of the background thread, in the order in which it asks them, and those that call other libraries. */
-static const struct tfi_job *const own_jobs[] = {&tfi_schedule_job, &tfi_writer_job, &tfi_silence_job,
-                                                 &tfi_samples_job};
+static const struct tfi_job *const own_jobs[] = {&tfi_schedule_job, &tfi_writer_job, &tfi_silence_job, &tfi_samples_job,
+                                                 &tfi_looks_job};
 static const struct tfi_job *const calling_jobs[] = {&tfi_cupti_job, &tfi_event_times_job, &tfi_nvml_job};
 
 /* quick_exit calls libc's internal _exit, which bypasses our hook. */
@@ -60,6 +61,13 @@ static void register_handlers(void)
     pthread_atfork(tfi_before_fork, tfi_after_fork_parent, tfi_after_fork_child);
     tfi_threads_constructor();
     tfi_bare_thread_constructor();
+}
+
+/* An interpreter runs, and no lock of the loader is held. */
+static void python_started(void)
+{
+    tfi_silence_started();
+    tfi_looks_started();
 }
 
 /* Runs once. Constructors of other libraries may call into us first, so the first call may come from one of them. */
@@ -96,7 +104,7 @@ void tfi_construct(void)
     tfi_io_constructor();
     tfi_nvtx_constructor();
     tfi_nccl_plugin_constructor();
-    tfi_silence_constructor();
+    tfi_python_at_start(python_started);
     tfi_python_constructor();
     tfi_host_blocks_constructor();
 }

@@ -38,6 +38,8 @@
 #include "python/callstack.h"
 #include "python/python.h"
 #include "hang/silence.h"
+#include "sample/thread_sampler.h"
+#include "sample/looks.h"
 #include "record/background.h"
 #include "record/clock.h"
 #include "record/cost.h"
@@ -125,6 +127,7 @@ void tfi_before_fork(void)
     if (tfi_process->state != TFI_AWAKE || tfi_getpid() != tfi_trace_pid) return;
     int cancel = tfi_cancel_off();
     tfi_nvml_before_fork(); /* first, because the background thread starts the other one */
+    tfi_sampler_before_fork();
     tfi_background_before_fork();
     tfi_cancel_on(cancel);
 }
@@ -132,6 +135,7 @@ void tfi_before_fork(void)
 void tfi_after_fork_parent(void)
 {
     tfi_background_after_fork();
+    tfi_sampler_after_fork();
     tfi_nvml_after_fork();
     tfi_cupti_after_fork();
 }
@@ -155,6 +159,7 @@ static void restart(void)
     tfi_workers_cpu_restart();
     tfi_nvml_restart();
     tfi_silence_restart();
+    tfi_looks_restart();
     tfi_samples_restart();
     tfi_writer_restart();
     tfi_schedule_restart();
@@ -203,6 +208,7 @@ static void wake(void)
     tfi_cupti_awake();
     tfi_nvml_awake();
     tfi_silence_awake();
+    tfi_looks_awake();
     tfi_cost_add(tfi_ticks() - start);
 }
 
@@ -315,11 +321,13 @@ void tfi_life_end(const char *reason)
     tfi_signals_off();
     tfi_inside++;
     tfi_cupti_hold();
+    tfi_looks_end();
     __atomic_store_n(&tfi_process->gen, 0, __ATOMIC_SEQ_CST);
     bool outside = all_outside();
     report_unmatched(reason);
     outside &= tfi_nvml_finish();
     outside &= tfi_silence_finish();
+    outside &= tfi_looks_finish();
     outside &= tfi_samples_finish();
     outside &= tfi_device_finish();
     if (outside) tfi_sums_finish();

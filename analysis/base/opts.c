@@ -29,7 +29,15 @@ static const char *const layout_names[] = {
     [LAYOUT_ROWS] = "rows",   [LAYOUT_SUMMARY] = "summary", [LAYOUT_TIMELINE] = "timeline",
     [LAYOUT_FILES] = "files", [LAYOUT_BATCHES] = "batches", NULL};
 static const char *const by_names[] = {[BY_KERNEL] = "kernel", [BY_OP] = "op", [BY_STAGE] = "stage", NULL};
-static const char *const metric_names[] = {[METRIC_SELF_CPU] = "self_cpu", [METRIC_SELF_DEVICE] = "self_device", NULL};
+static const char *const spot_names[] = {
+    [SPOT_FUNCTION] = "function", [SPOT_LINE] = "line", [SPOT_STAGE] = "stage", NULL};
+static const char *const metric_names[] = {[METRIC_SELF_CPU] = "self_cpu",
+                                           [METRIC_SELF_DEVICE] = "self_device",
+                                           [METRIC_WALL] = "wall",
+                                           [METRIC_CPU] = "cpu",
+                                           [METRIC_WAITING] = "waiting",
+                                           [METRIC_DEVICE_IDLE] = "device_idle",
+                                           NULL};
 static const char *const stack_layout_names[] = {
     [STACKS_COLLAPSED] = "collapsed", [STACKS_SPEEDSCOPE] = "speedscope", NULL};
 static const char *const memory_layout_names[] = {

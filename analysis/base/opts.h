@@ -25,8 +25,18 @@ enum memory_layout { MEMORY_TIMELINE, MEMORY_RAW, MEMORY_PEAKS, MEMORY_LEAKS, ME
 /* Rows of `diff`. */
 enum diff_by { BY_NOT_GIVEN = -1, BY_KERNEL, BY_OP, BY_STAGE };
 
+/* Rows of `hotspots`. */
+enum spot_by { SPOT_FUNCTION, SPOT_LINE, SPOT_STAGE };
+
 /* Times and layouts of `stacks`. */
-enum stack_metric { METRIC_SELF_CPU, METRIC_SELF_DEVICE };
+enum stack_metric {
+    METRIC_SELF_CPU,
+    METRIC_SELF_DEVICE,
+    METRIC_WALL, /* this one and the next ones: of samples */
+    METRIC_CPU,
+    METRIC_WAITING,
+    METRIC_DEVICE_IDLE
+};
 enum stack_layout { STACKS_COLLAPSED, STACKS_SPEEDSCOPE };
 
 /* Grouping of `ops`: always by name, and by these. */
@@ -76,7 +86,6 @@ struct options {
     enum format format;
     char *output;
     char *operator_name;
-    char *gpu;     /* whose peaks count where a trace names no device */
     uint64_t jobs; /* 0: one per processor */
     struct list rank, pid, device, stream, step, cycle;
     enum rules rules;
@@ -84,6 +93,7 @@ struct options {
     enum file_rules file_rules;
     enum group_files group_files;
     enum diff_by by;
+    enum spot_by spot_by;
     enum io_layout layout;
     enum stack_metric metric;
     enum stack_layout stack_layout;

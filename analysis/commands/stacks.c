@@ -1,9 +1,26 @@
-/* stacks.c - writes the own time of operators by call stack, for flame graphs. */
+/* stacks.c - writes the own time of operators, or the time of sampled threads, by call stack, for flame graphs. */
 #include "ask/ops/op_flames.h"
 
 #include "ask/attribute.h"
+#include "ask/samples/sample_flames.h"
+#include "ask/samples/sampled.h"
 #include "commands/session.h"
 #include "write/flames/flames.h"
+
+static const char *const metrics[] = {"self_cpu", "self_device", "wall", "cpu", "waiting", "device_idle"};
+
+static bool is_of_samples(const struct options *options)
+{
+    return options->metric >= METRIC_WALL;
+}
+
+static void say_of_samples(const struct session *session, const struct flames *flames, size_t written)
+{
+    if (is_filtered(&session->options)) return;
+    if (!flames->with_stack)
+        complain(NULL, "no thread was sampled; TFI_SAMPLE_HZ=50 records samples of programs that run Python");
+    else if (!written) complain(NULL, "no sampled thread has %s time", metrics[session->options.metric]);
+}
 
 static void say(const struct session *session, const struct flames *flames, size_t written)
 {
@@ -21,6 +38,7 @@ struct needs stacks_needs(const struct options *options)
 {
     struct needs needs = {
         .calls = true, .operators = true, .operator_details = true, .all_spans = true, .stream = STREAM_UNLINKED};
+    if (is_of_samples(options)) return sampled_needs(options);
     needs.operators_of_work = needs.stages_of_spans = true;
     return needs_union(work_needs(options), needs);
 }
@@ -30,18 +48,19 @@ void cmd_stacks(struct session *session)
     struct flames flames;
     struct options *options = &session->options;
     bool speedscope = options->stack_layout == STACKS_SPEEDSCOPE;
-    bool on_device = options->metric == METRIC_SELF_DEVICE;
     options->group_ops = (struct group_ops){.stack = TFI_STACK_FRAMES};
     if (!session_load(session)) return;
     if (!out_open(&session->out, options->output)) {
         session->status = 1;
         return;
     }
-    flames_of(&flames, &session->chosen, on_device);
+    if (is_of_samples(options)) sample_flames(&flames, &session->chosen);
+    else flames_of(&flames, &session->chosen, options->metric == METRIC_SELF_DEVICE);
     size_t written = flames.count;
-    if (speedscope) flames_speedscope(&session->out, &session->chosen, &flames, on_device ? "self_device" : "self_cpu");
+    if (speedscope) flames_speedscope(&session->out, &session->chosen, &flames, metrics[options->metric]);
     else written = flames_collapsed(&session->out, &session->chosen, &flames);
-    say(session, &flames, written);
+    if (is_of_samples(options)) say_of_samples(session, &flames, written);
+    else say(session, &flames, written);
     session_end(session, written || !is_filtered(options));
     flames_free(&flames);
 }

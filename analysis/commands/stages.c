@@ -22,8 +22,8 @@
 #include "commands/session.h"
 
 #define KEYS_ELSEWHERE                                                                                                 \
-    "stage,rank,calls,median_us,p95_us,min_us,max_us,host_us,wall_us,self_us,done_us,device_us,device_busy_us,"        \
-    "idle_us,peak_allocated_bytes,peak_reserved_bytes,pct,device_elsewhere"
+    "stage,rank,calls,median_us,p95_us,min_us,max_us,host_us,wall_us,self_us,done_us,cpu_us,device_us,"                \
+    "device_busy_us,idle_us,peak_allocated_bytes,peak_reserved_bytes,pct,device_elsewhere"
 
 /* Returns the time from the first to the last record of a rank's processes, within the window; 0 if there are none.
  * Several PyTorch traces of one rank count separately, without the gaps between them. */
@@ -110,8 +110,8 @@ static void emit_host(struct session *session, struct stage_row *row)
     bool exclusive = session->options.exclusive;
     int64_t host = exclusive ? row->self : row->host;
     if (row->name == NAME_OUTSIDE && !row->calls) {
-        static const char *const unknown[] = {"calls",   "median_us", "p95_us",  "min_us", "max_us",
-                                              "host_us", "wall_us",   "self_us", "done_us"};
+        static const char *const unknown[] = {"calls",   "median_us", "p95_us",  "min_us",  "max_us",
+                                              "host_us", "wall_us",   "self_us", "done_us", "cpu_us"};
         for (size_t i = 0; i < ARRAY_SIZE(unknown); i++) emit_null(e, unknown[i]);
         return;
     }
@@ -122,6 +122,8 @@ static void emit_host(struct session *session, struct stage_row *row)
     emit_us(e, "self_us", row->self);
     if (exclusive || row->done_unknown) emit_null(e, "done_us");
     else emit_us(e, "done_us", row->done);
+    if (exclusive || row->cpu_unknown) emit_null(e, "cpu_us");
+    else emit_us(e, "cpu_us", row->cpu);
 }
 
 /* Prints peaks. Host allocators reserve nothing, so the reserved peak is then null. */

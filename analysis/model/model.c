@@ -17,9 +17,10 @@
     }
 
 /* The details come last, so that a table without them has the same layout, one column shorter. */
-static const struct layout range_layout[] = {
-    COLUMN(ranges, start),  COLUMN(ranges, end),   COLUMN(ranges, id),    COLUMN(ranges, name), COLUMN(ranges, thread),
-    COLUMN(ranges, domain), COLUMN(ranges, flags), COLUMN(ranges, depth), COLUMN(ranges, step), COLUMN(ranges, detail)};
+static const struct layout range_layout[] = {COLUMN(ranges, start), COLUMN(ranges, end),    COLUMN(ranges, id),
+                                             COLUMN(ranges, name),  COLUMN(ranges, thread), COLUMN(ranges, domain),
+                                             COLUMN(ranges, flags), COLUMN(ranges, depth),  COLUMN(ranges, step),
+                                             COLUMN(ranges, cpu),   COLUMN(ranges, detail)};
 static const struct layout whole_layout[] = {COLUMN(wholes, start), COLUMN(wholes, end), COLUMN(wholes, range),
                                              COLUMN(wholes, pieces)};
 static const struct layout pause_layout[] = {COLUMN(pauses, time), COLUMN(pauses, id), COLUMN(pauses, thread),
@@ -36,6 +37,9 @@ static const struct layout mark_layout[] = {COLUMN(marks, time),   COLUMN(marks,
 static const struct layout call_layout[] = {COLUMN(calls, start), COLUMN(calls, end),      COLUMN(calls, result),
                                             COLUMN(calls, func),  COLUMN(calls, thread),   COLUMN(calls, error),
                                             COLUMN(calls, span),  COLUMN(calls, first_arg)};
+static const struct layout look_layout[] = {COLUMN(looks, start), COLUMN(looks, end),   COLUMN(looks, cpu),
+                                            COLUMN(looks, tid),   COLUMN(looks, stack), COLUMN(looks, call),
+                                            COLUMN(looks, count), COLUMN(looks, flags)};
 static const struct layout message_layout[] = {COLUMN(messages, time), COLUMN(messages, text), COLUMN(messages, level)};
 
 static const struct layout span_layout[] = {COLUMN(spans, start), COLUMN(spans, end),    COLUMN(spans, id),
@@ -63,6 +67,11 @@ void marks_reserve(struct marks *marks, size_t more, bool details)
 void calls_reserve(struct calls *calls, size_t more, bool details)
 {
     table_reserve(calls, call_layout, ARRAY_SIZE(call_layout) - !details, more + 1);
+}
+
+void looks_reserve(struct looks *looks, size_t more)
+{
+    table_reserve(looks, look_layout, ARRAY_SIZE(look_layout), more);
 }
 
 void messages_reserve(struct messages *messages, size_t more)
@@ -320,6 +329,8 @@ static void convert_all(struct process *process)
     struct clock *clock = &process->clock;
     convert(clock, process->ranges.start, process->ranges.table.count);
     convert(clock, process->ranges.end, process->ranges.table.count);
+    convert(clock, process->looks.start, process->looks.table.count);
+    convert(clock, process->looks.end, process->looks.table.count);
     convert(clock, process->marks.time, process->marks.table.count);
     convert(clock, process->calls.start, process->calls.table.count);
     convert(clock, process->calls.end, process->calls.table.count);
@@ -384,6 +395,7 @@ static void add_unfinished(struct process *process, size_t begin, bool details)
     to->flags[at] = from->flags[begin] | RANGE_UNFINISHED;
     to->depth[at] = from->depth[begin];
     to->step[at] = NO_PLACE;
+    to->cpu[at] = -1;
     if (details) to->detail[at] = from->detail[begin];
     to->table.count++;
 }
@@ -421,6 +433,7 @@ void process_free(struct process *process)
     table_free(&process->marks, mark_layout, ARRAY_SIZE(mark_layout));
     calls_free(&process->calls);
     ios_free(&process->ios);
+    table_free(&process->looks, look_layout, ARRAY_SIZE(look_layout));
     table_free(&process->messages, message_layout, ARRAY_SIZE(message_layout));
     op_details_free(&process->spans.details);
     table_free(&process->spans, span_layout, ARRAY_SIZE(span_layout));
@@ -460,7 +473,6 @@ void process_free(struct process *process)
     map_free(&process->device_of);
     map_free(&process->category_of);
     map_free(&process->range_of_id);
-    map_free(&process->uncorrelated);
     map_free(&process->range_inputs);
     free(process->range_input);
     free(process->waited);

@@ -68,6 +68,7 @@ struct ranges {
     int64_t *start, *end;
     uint64_t *id;
     uint32_t *name, *thread, *domain, *flags, *depth;
+    int64_t *cpu; /* processor time of its thread while it ran, in nanoseconds; of a piece: of the whole; -1: unknown */
     uint32_t *step;              /* the N of ProfilerStep#N, a range with the name `ProfilerStep*`; else NO_PLACE */
     struct range_detail *detail; /* only with `details` or `payloads` */
 };
@@ -321,6 +322,15 @@ struct device_sample {
     int32_t temperature;
 };
 
+/* Periods of threads that were sampled, in file order. Those of a thread follow each other in time. */
+struct looks {
+    struct table table;
+    int64_t *start, *end;
+    int64_t *cpu;                   /* processor time of the thread, in nanoseconds */
+    uint32_t *tid, *stack;          /* stack: model/frames.h, as it stands in the file; NAME_NONE: none */
+    uint32_t *call, *count, *flags; /* number of a system call + 1; looks in the period; TFI_SAMPLED_* */
+};
+
 /* A function, parsed from its description: "library\x1fclass\x1fname\x1fargument:TYPE,..." */
 struct func {
     uint32_t string; /* id of its description in the file */
@@ -444,8 +454,6 @@ struct process {
     struct ios ios;
     struct messages messages;
     struct spans spans;
-    struct map
-        uncorrelated;   /* of a Kineto trace: calls without a correlation id, by external id, as indices in spans */
     uint32_t *streamed; /* indices in spans of operators whose arguments name a stream, as Triton's do */
     size_t streamed_count, streamed_capacity;
     struct map range_of_id;  /* of a Kineto trace, with `all_spans`: annotations by external id */
@@ -489,6 +497,7 @@ struct process {
     struct map device_of;         /* index by number */
     struct device_sample *sample; /* sorted by time; with `samples` */
     size_t samples, sample_capacity;
+    struct looks looks;     /* with `looks` */
     struct machine machine; /* with `machine` */
     bool has_text_thread;   /* some thread's number is a text in the file, even if it reads as a number */
     bool has_float_ts,
@@ -519,6 +528,7 @@ void begins_meet(struct process *process, bool details);
 void marks_reserve(struct marks *marks, size_t more, bool details);
 void calls_reserve(struct calls *calls, size_t more, bool details);
 void messages_reserve(struct messages *messages, size_t more);
+void looks_reserve(struct looks *looks, size_t more);
 /* Tell whether the process was read from a PyTorch trace, or from a dftracer one. */
 bool is_of_kineto(const struct process *process);
 bool is_of_dftracer(const struct process *process);

@@ -40,6 +40,7 @@ static void add_piece(struct cut *cut, int64_t end)
         r->domain[at] = r->domain[from];
         r->depth[at] = r->depth[from];
         r->step[at] = r->step[from];
+        r->cpu[at] = r->cpu[from];
         r->flags[at] = (r->flags[from] & ~RANGE_UNFINISHED) | RANGE_CONTINUED;
         if (details) r->detail[at] = r->detail[from];
     }

@@ -20,6 +20,8 @@ struct tfi_process {
     uint32_t gen;    /* 0 unless awake; a thread's state counts only while its own gen equals this one */
     uint32_t worked; /* 1 once tfi_note_work() was called */
     uint32_t holder; /* this process's number in locks, 0 until one is taken; see sys.c */
+    uint32_t helped; /* 1 while threads of the library run, or may run, in this process: see record/background.h */
+    uint32_t reserved;
 };
 
 /* The process's state, on a page of its own; set once in the constructor. */

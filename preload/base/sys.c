@@ -34,10 +34,15 @@ void tfi_cancel_on(int before)
     pthread_setcanceltype(before & 1, NULL);
 }
 
+void tfi_futex_wait_ns(uint32_t *word, uint32_t value, uint64_t ns)
+{
+    struct timespec limit = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &limit, NULL, 0);
+}
+
 void tfi_futex_wait(uint32_t *word, uint32_t value, unsigned ms)
 {
-    struct timespec limit = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &limit, NULL, 0);
+    tfi_futex_wait_ns(word, value, ms * (uint64_t)1000000);
 }
 
 void tfi_futex_wake(uint32_t *word)
@@ -276,6 +281,27 @@ uint64_t tfi_monotonic_ms(void)
 uint64_t tfi_realtime_ns(void)
 {
     return clock_ns(CLOCK_REALTIME);
+}
+
+static uint64_t cpu_ns(clockid_t id)
+{
+    struct timespec t;
+    if (syscall(SYS_clock_gettime, id, &t) != 0) return 0;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t tfi_own_cpu_ns(void)
+{
+    return cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+uint64_t tfi_thread_cpu_ns(uint32_t tid)
+{
+    enum { OF_THREAD = 4, SCHEDULED = 2 };
+    int error = errno;
+    uint64_t ns = tid ? cpu_ns((clockid_t)(~tid << 3 | OF_THREAD | SCHEDULED)) : 0;
+    errno = error;
+    return ns;
 }
 
 void tfi_register_barrier(void)

@@ -51,6 +51,7 @@ int tfi_cancel_off(void);
 void tfi_cancel_on(int before);
 
 void tfi_futex_wait(uint32_t *word, uint32_t value, unsigned ms);
+void tfi_futex_wait_ns(uint32_t *word, uint32_t value, uint64_t ns);
 void tfi_futex_wake(uint32_t *word);
 
 /* Ask the kernel each time, without a cache: the ids differ in a vfork child. */
@@ -72,6 +73,9 @@ void tfi_clock_constructor(void);
 uint64_t tfi_monotonic_ns(void);
 uint64_t tfi_monotonic_ms(void);
 uint64_t tfi_realtime_ns(void);
+/* Processor time that a thread of this process has used: the calling one, or the one with this kernel id; 0: unknown. */
+uint64_t tfi_own_cpu_ns(void);
+uint64_t tfi_thread_cpu_ns(uint32_t tid);
 
 /* Registers this process for MEMBARRIER_CMD_PRIVATE_EXPEDITED. */
 void tfi_register_barrier(void);

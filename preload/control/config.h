@@ -61,6 +61,7 @@ struct tfi_config {
     uint64_t flush_ms;
     uint64_t nvml_hz;
     uint64_t hang_s;
+    uint64_t sample_hz;
     uint64_t io_aggregate_ms;
     uint64_t host_alloc_kb;
     uint32_t activities; /* enum tfi_activity */

@@ -1,9 +1,5 @@
 /* other_frames.c - reads the Python frames of another thread from outside, while that thread is free to run.
  *
- * Every address may be stale: the thread calls and returns, frees frames and code, or ends. Memory is therefore read
- * with process_vm_readv on our own process, which returns an error for an address that is not mapped. A value that was
- * read counts only if it has the expected type.
- *
  * A chain of frames that was read while the thread ran may mix several moments. Of two frames in such a mixture the one
  * may never have called the other. These proofs are used, in this order:
  *
@@ -16,29 +12,23 @@
  */
 #include "hang/other_frames.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/fmt.h"
-#include "base/raw_dlsym.h"
 #include "base/sys.h"
 #include "base/tfi.h"
-#include "python/frames.h"
-#include "python/layout.h"
+#include "sample/outside.h"
 
 enum {
     MAX_THREADS = 4096,
-    MAX_INTERPRETERS = 64,
     FRAME_BYTES = 128, /* the part of a frame that is read, at most */
     CODE_BYTES = 256,
     STATE_BYTES = 192,
-    STR_BYTES = 80 + 4 * TFI_PYTHON_CHARACTERS,
     TABLE_BYTES = 1 << 18, /* a longer line table is not searched */
     TEXT_BYTES = 1 << 17,
     READINGS = 9,
@@ -56,11 +46,6 @@ struct chain {
 };
 
 static const struct tfi_python_layout *o;
-static struct {
-    uint64_t code, str, bytes, frame; /* addresses of the types */
-    void *(*first)(void), *(*main)(void);
-} python;
-
 /* The outer frames in which all readings of a thread agree with the first one. */
 struct agreement {
     struct chain first;
@@ -75,7 +60,7 @@ static struct room {
     struct agreement agreement;
     struct chain now, again;
     struct tfi_other_frames frames;
-    char str[STR_BYTES];
+    char str[TFI_OUTSIDE_STR];
     char table[TABLE_BYTES];
     char text[TEXT_BYTES];
 } * room;
@@ -87,22 +72,14 @@ static bool refused; /* the kernel did not allow the last reading */
 
 static bool pull(void *to, uint64_t from, size_t bytes)
 {
-    struct iovec here = {to, bytes}, there = {(void *)(uintptr_t)from, bytes};
-    ssize_t got = process_vm_readv(tfi_getpid(), &here, 1, &there, 1, 0);
-    if (got < 0 && errno != EFAULT && errno != ENOMEM) refused = true;
-    return got == (ssize_t)bytes;
+    if (tfi_outside_pull(to, from, bytes)) return true;
+    if (errno != EFAULT && errno != ENOMEM) refused = true;
+    return false;
 }
 
 static bool pull_pointer(uint64_t *to, uint64_t from)
 {
     return pull(to, from, sizeof *to);
-}
-
-static uint64_t pointer_in(const char *copy, int offset)
-{
-    uint64_t value;
-    memcpy(&value, copy + offset, sizeof value);
-    return value;
 }
 
 static int int_in(const char *copy, int offset)
@@ -122,15 +99,7 @@ static int larger(int a, int b)
 bool tfi_other_prepare(void)
 {
     if (o) return true;
-    if (!tfi_python_find()) return false;
-    python.code = (uintptr_t)tfi_dlsym(RTLD_DEFAULT, "PyCode_Type");
-    python.str = (uintptr_t)tfi_dlsym(RTLD_DEFAULT, "PyUnicode_Type");
-    python.bytes = (uintptr_t)tfi_dlsym(RTLD_DEFAULT, "PyBytes_Type");
-    python.frame = (uintptr_t)tfi_dlsym(RTLD_DEFAULT, "PyFrame_Type");
-    *(void **)&python.first = tfi_dlsym(RTLD_DEFAULT, "PyInterpreterState_Head");
-    *(void **)&python.main = tfi_dlsym(RTLD_DEFAULT, "PyInterpreterState_Main");
-    if (!python.code || !python.str || !python.bytes || !python.frame || !python.first || !python.main) return false;
-    const struct tfi_python_layout *layout = tfi_python_layout();
+    const struct tfi_python_layout *layout = tfi_outside_prepare() ? tfi_outside.layout : NULL;
     if (layout && larger(larger(layout->next, layout->id), layout->tid) + 8 <= STATE_BYTES &&
         larger(layout->at, layout->previous) + 8 <= FRAME_BYTES &&
         larger(layout->lines, layout->first) + 8 <= CODE_BYTES)
@@ -146,24 +115,23 @@ static bool list_threads(uint64_t interpreter)
     int bytes = larger(larger(o->next, o->id), o->tid) + 8;
     if (!pull_pointer(&state, interpreter + (uint64_t)o->threads)) return false;
     while (state && nr_threads < MAX_THREADS) {
-        if (!pull(copy, state, (size_t)bytes) || pointer_in(copy, TFI_THREAD_INTERPRETER) != interpreter) return false;
-        room->threads[nr_threads++] = (struct tfi_other_thread){pointer_in(copy, o->id), state,
-                                                                o->tid < 0 ? 0 : (uint32_t)pointer_in(copy, o->tid)};
-        state = pointer_in(copy, o->next);
+        if (!pull(copy, state, (size_t)bytes) || tfi_pointer_in(copy, TFI_THREAD_INTERPRETER) != interpreter)
+            return false;
+        room->threads[nr_threads++] = (struct tfi_other_thread){
+            tfi_pointer_in(copy, o->id), state, o->tid < 0 ? 0 : (uint32_t)tfi_pointer_in(copy, o->tid)};
+        state = tfi_pointer_in(copy, o->next);
     }
     return true;
 }
 
-/* Lists the newest interpreter first: where a thread is in several, the newer one is called by the older one. Up to 3.11
- * a thread state of a further interpreter keeps the id of the thread that made it, so only the main one is listed. */
+/* Lists the newest interpreter first: where a thread is in several, the newer one is called by the older one. */
 static bool list_all(void)
 {
+    uint64_t interpreter[TFI_INTERPRETERS];
+    unsigned count = tfi_outside_interpreters(interpreter);
     nr_threads = 0;
-    if (o->minor < 12) return list_threads((uintptr_t)python.main());
-    uint64_t interpreter = (uintptr_t)python.first();
-    for (int i = 0; interpreter && i < MAX_INTERPRETERS; i++)
-        if (!list_threads(interpreter) || !pull_pointer(&interpreter, interpreter + (uint64_t)o->interpreter))
-            return false;
+    for (unsigned i = 0; i < count; i++)
+        if (!list_threads(interpreter[i])) return false;
     return true;
 }
 
@@ -195,13 +163,13 @@ const struct tfi_other_thread *tfi_other_thread(uint32_t index)
 /* Adds one frame to the chain, unless it is only the beginning of a call of the interpreter; false if it is no frame. */
 static bool add_step(struct chain *chain, uint64_t frame, const char *copy)
 {
-    if (o->minor <= 10 && pointer_in(copy, TFI_OBJECT_TYPE) != python.frame) return false;
+    if (o->minor <= 10 && tfi_pointer_in(copy, TFI_OBJECT_TYPE) != tfi_outside.frame) return false;
     if (o->minor >= 12 && copy[o->owner] >= TFI_PYTHON_SHIM) return true;
     struct step *step = &chain->step[chain->count++];
     step->frame = frame;
-    step->code = pointer_in(copy, o->code);
+    step->code = tfi_pointer_in(copy, o->code);
     if (o->minor >= 14) step->code &= ~(uint64_t)TFI_PYTHON_TAG;
-    step->at = o->minor <= 10 ? int_in(copy, o->at) : (int64_t)pointer_in(copy, o->at);
+    step->at = o->minor <= 10 ? int_in(copy, o->at) : (int64_t)tfi_pointer_in(copy, o->at);
     return true;
 }
 
@@ -221,7 +189,7 @@ static bool walk_state(struct chain *chain, const struct tfi_other_thread *threa
             break;
         }
         if (!pull(copy, frame, (size_t)bytes) || !add_step(chain, frame, copy)) return false;
-        frame = pointer_in(copy, o->previous);
+        frame = tfi_pointer_in(copy, o->previous);
     }
     return true;
 }
@@ -240,24 +208,7 @@ static bool walk(struct chain *chain, uint64_t id)
 
 static bool add_name(struct tfi_text *text, uint64_t str)
 {
-    char *copy = room->str;
-    struct tfi_python_characters characters;
-    if (!pull(copy, str, (size_t)o->ascii) || pointer_in(copy, TFI_OBJECT_TYPE) != python.str) return false;
-    if (!tfi_python_characters(o, copy, &characters)) return false;
-    size_t bytes = characters.offset + characters.length * characters.width;
-    if (bytes > sizeof room->str || !pull(copy, str, bytes)) return false;
-    tfi_python_add_characters(text, copy, &characters);
-    return true;
-}
-
-/* Returns the line of an instruction, 0 if the table cannot be read. */
-static int line_at(uint64_t table, int64_t at, int first)
-{
-    char head[TFI_BYTES_DATA];
-    if (!pull(head, table, sizeof head) || pointer_in(head, TFI_OBJECT_TYPE) != python.bytes) return 0;
-    uint64_t bytes = pointer_in(head, TFI_OBJECT_LENGTH);
-    if (bytes > sizeof room->table || !pull(room->table, table + TFI_BYTES_DATA, bytes)) return 0;
-    return tfi_python_line(o, room->table, bytes, at, first);
+    return tfi_outside_name(text, str, room->str);
 }
 
 /* Adds function, file and line of a frame; false if its code is none. */
@@ -266,13 +217,16 @@ static bool describe(struct tfi_text *text, const struct step *step)
     char copy[CODE_BYTES];
     int bytes = larger(larger(o->filename, o->name), larger(o->lines, o->qualified)) + 8;
     bytes = larger(bytes, o->first + 4);
-    if (!pull(copy, step->code, (size_t)bytes) || pointer_in(copy, TFI_OBJECT_TYPE) != python.code) return false;
-    if (!add_name(text, pointer_in(copy, o->qualified >= 0 ? o->qualified : o->name))) return false;
+    if (!pull(copy, step->code, (size_t)bytes) || tfi_pointer_in(copy, TFI_OBJECT_TYPE) != tfi_outside.code)
+        return false;
+    if (!add_name(text, tfi_pointer_in(copy, o->qualified >= 0 ? o->qualified : o->name))) return false;
     tfi_text_bytes(text, "\t", 1);
-    if (!add_name(text, pointer_in(copy, o->filename))) return false;
+    if (!add_name(text, tfi_pointer_in(copy, o->filename))) return false;
     int64_t at = o->minor == 10 ? 2 * step->at : step->at;
     if (o->adaptive >= 0) at -= (int64_t)(step->code + (uint64_t)o->adaptive);
-    tfi_text_add(text, "\t%d", line_at(pointer_in(copy, o->lines), at, int_in(copy, o->first)));
+    tfi_text_add(
+        text, "\t%d",
+        tfi_outside_line(tfi_pointer_in(copy, o->lines), at, int_in(copy, o->first), room->table, sizeof room->table));
     return true;
 }
 
@@ -296,17 +250,12 @@ static uint32_t describe_all(const struct chain *chain, struct tfi_other_frames 
  * is here: its time counts as unchanged. */
 static bool cpu_time(uint32_t tid, uint64_t *ns)
 {
-    enum { OF_THREAD = 4, SCHEDULED = 2 };
-    struct timespec used;
-    clockid_t clock = (clockid_t)(~tid << 3 | OF_THREAD | SCHEDULED);
 #ifdef TFI_TEST_HOOKS
     if (getenv("HANG_UNTIMED")) return false; /* as for a thread whose kernel id is unknown */
 #endif
     *ns = 0;
     if (tid == (uint32_t)tfi_gettid()) return true;
-    if (!tid || syscall(SYS_clock_gettime, clock, &used) != 0) return false;
-    *ns = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
-    return true;
+    return tfi_outside_cpu(tid, ns);
 }
 
 /* Waits for 0.1 to 0.4 milliseconds, so that the readings do not keep step with a loop of the thread. */

@@ -367,17 +367,11 @@ void tfi_silence_awake(void)
     if (wanted()) tfi_background_keep();
 }
 
-/* The interpreter runs, and no lock of the loader is held. */
-static void prepare(void)
+void tfi_silence_started(void)
 {
-    if (!tfi_lock_within(&reader, LOCK_MS)) return;
+    if (!tfi_config.hang_s || !tfi_lock_within(&reader, LOCK_MS)) return;
     tfi_other_prepare();
     tfi_unlock(&reader);
-}
-
-void tfi_silence_constructor(void)
-{
-    if (tfi_config.hang_s) tfi_python_at_start(prepare);
 }
 
 bool tfi_silence_finish(void)

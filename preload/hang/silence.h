@@ -4,7 +4,8 @@
 
 #include "record/background.h"
 
-void tfi_silence_constructor(void);
+/* Called once the interpreter runs, where no lock of the loader is held. */
+void tfi_silence_started(void);
 
 /* Called when the process has woken. */
 void tfi_silence_awake(void);

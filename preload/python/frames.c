@@ -77,6 +77,8 @@ static const struct tfi_python_layout *layout_told(const uint64_t *offsets, cons
         return NULL;
     for (const uint8_t *place = &p->current; place <= &p->qualified; place++)
         if (offsets[*place] >= MAX_OFFSET) return NULL;
+    bool are_as_known = offsets[p->current] == (uint64_t)known->current && offsets[p->id] == (uint64_t)known->id &&
+                        offsets[p->tid] == (uint64_t)known->tid && offsets[p->threads] == (uint64_t)known->threads;
     python.told = (struct tfi_python_layout){
         .minor = known->minor,
         .cframe = -1,
@@ -97,6 +99,10 @@ static const struct tfi_python_layout *layout_told(const uint64_t *offsets, cons
         .id = (int)offsets[p->id],
         .tid = (int)offsets[p->tid],
         .qualified = (int)offsets[p->qualified],
+        .chunk = known->chunk,
+        .gil = are_as_known ? known->gil : -1,
+        .frame = known->frame,
+        .version = known->version,
     };
     return &python.told;
 }

@@ -13,6 +13,7 @@ struct tfi_text;
 struct tfi_python_layout {
     int minor, cframe, current, code, previous, at, owner, filename, name, lines, first, adaptive, ascii;
     int interpreter, threads, next, id, tid, qualified;
+    int chunk, gil, frame, version;
 };
 
 enum {

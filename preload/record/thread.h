@@ -17,6 +17,7 @@ struct tfi_open {
     uint64_t start;
     uint64_t since; /* its start, or when it was last resumed */
     uint64_t ran;   /* ticks it ran before `since`, without its pauses */
+    uint64_t cpu;   /* processor time of its thread at `since`, less what it used before; 0: unknown */
     uint64_t id;    /* 0: a hole; see open_stack.c */
     uint64_t order; /* grows with each range put on the stack: inner ranges have larger ones */
     uint64_t below; /* the order of the next nested range of its domain around it; 0: there is none */

@@ -42,6 +42,7 @@ void tfi_worker_restart(struct tfi_worker *worker)
 {
     *worker = (struct tfi_worker){.loop = worker->loop,
                                   .calls_others = worker->calls_others,
+                                  .is_idle = worker->is_idle,
                                   .signal = worker->signal,
                                   .bare.memory = worker->bare.memory};
 }
@@ -73,17 +74,20 @@ uint32_t tfi_worker_signals(struct tfi_worker *worker)
 
 static void count_cpu(struct tfi_worker *worker)
 {
-    struct timespec used;
-    syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &used);
-    uint64_t now = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+    uint64_t now = tfi_own_cpu_ns();
     __atomic_add_fetch(&cpu_ns, now - worker->cpu_ns, __ATOMIC_RELAXED);
     worker->cpu_ns = now;
 }
 
-void tfi_worker_sleep(struct tfi_worker *worker, uint32_t seen, unsigned ms)
+void tfi_worker_sleep_ns(struct tfi_worker *worker, uint32_t seen, uint64_t ns)
 {
     count_cpu(worker);
-    tfi_futex_wait(&worker->signal, seen, ms);
+    tfi_futex_wait_ns(&worker->signal, seen, ns);
+}
+
+void tfi_worker_sleep(struct tfi_worker *worker, uint32_t seen, unsigned ms)
+{
+    tfi_worker_sleep_ns(worker, seen, ms * (uint64_t)1000000);
 }
 
 /* A forked child has none of its parent's workers. Its first worker runs alone when it counts itself, because the
@@ -124,7 +128,7 @@ bool tfi_worker_is_left_alone(struct tfi_worker *worker, int *status)
     if (now < worker->next_look) return false;
     worker->next_look = now + LOOK_NS;
     uint32_t own = __atomic_load_n(&alive, __ATOMIC_ACQUIRE);
-    return (worker->calls_others || own == 1) && tfi_program_has_ended(own, status);
+    return (worker->calls_others || worker->is_idle || own == 1) && tfi_program_has_ended(own, status);
 }
 
 /* A thread that ends by pthread_exit leaves the status 0. libc counts the ends of that kind, of all threads that it knows:

@@ -11,6 +11,7 @@ struct tfi_worker {
     /* Set by the owner: runs in the thread until tfi_worker_must_stop(). */
     void (*loop)(struct tfi_worker *worker);
     bool calls_others;    /* set by the owner: the loop calls other libraries, so it needs a thread of libc */
+    bool is_idle;         /* set by the owner: the loop just returns where all threads of the program have ended */
     struct tfi_lock lock; /* held while starting or stopping the thread */
     struct tfi_bare_thread bare;
     uint32_t ended; /* futex of a thread of libc */
@@ -53,6 +54,7 @@ uint32_t tfi_worker_signals(struct tfi_worker *worker);
 /* Sleeps at most `ms` milliseconds, not at all if there was a signal after `seen` was read. Counts the thread's
  * processor time first. */
 void tfi_worker_sleep(struct tfi_worker *worker, uint32_t seen, unsigned ms);
+void tfi_worker_sleep_ns(struct tfi_worker *worker, uint32_t seen, uint64_t ns);
 
 /* True if all threads of the program have ended, so that only such threads keep the process, and this one is to end it:
  * a worker that calls others comes first, because the last records of the device are its. `status` is that of the

@@ -26,6 +26,7 @@
 #include "record/upkeep.h"
 #include "stage/open_names.h"
 #include "stage/open_stack.h"
+#include "stage/stage_cpu.h"
 #include "stage/telefuser_timing.h"
 #include "stage/tell.h"
 #include "stage/timing.h"
@@ -229,7 +230,7 @@ static void write_begin(struct tfi_thread *t, const struct tfi_range *range, con
     tfi_commit(t, sizeof *rec);
 }
 
-static void write_end(struct tfi_thread *t, const struct tfi_open *open, uint32_t thread, uint64_t now)
+static void write_end(struct tfi_thread *t, const struct tfi_open *open, uint32_t thread, uint64_t now, uint64_t cpu)
 {
     struct tfi_rec_range_end *rec = TFI_RESERVE(t, range_end);
     if (!rec) return;
@@ -241,6 +242,7 @@ static void write_end(struct tfi_thread *t, const struct tfi_open *open, uint32_
     rec->thread = thread;
     rec->domain = open->domain;
     rec->depth = open->depth;
+    rec->cpu = cpu;
     tfi_commit(t, sizeof *rec);
 }
 
@@ -337,6 +339,7 @@ int tfi_stage_push(struct tfi_thread *t, const struct tfi_range *range)
     open.depth = below < 0 ? 0 : t->open[below].depth + 1;
     open.id = (uint64_t)(t->serial & 0x3fffff) << 40 | ++t->ranges;
     open.start = open.since = tfi_ticks();
+    tfi_cpu_begin(&open);
     begin_stage(t, range, &open);
     return (int)open.depth;
 }
@@ -353,7 +356,7 @@ int tfi_stage_pop(struct tfi_thread *t, uint32_t domain)
     struct tfi_open open = t->open[index];
     remove_range(t, (uint32_t)index);
     count_stage(t, &open, -1);
-    write_end(t, &open, t->serial, now);
+    write_end(t, &open, t->serial, now, tfi_cpu_used(t, t, &open));
     add_time(t, &open, now);
     sweep_if_needed(t);
     tfi_clock_tick(t, now);
@@ -379,6 +382,7 @@ uint64_t tfi_stage_start(struct tfi_thread *t, const struct tfi_range *range)
     sweep_if_needed(t);
     struct tfi_open open = describe(t, range, range->flags & ~(uint32_t)TFI_RANGE_NESTED);
     open.start = open.since = tfi_ticks();
+    tfi_cpu_begin(&open);
     register_started(t, &open);
     if (open.id % MAX_STARTED < MAX_STARTED - 1) {
         begin_stage(t, range, &open);
@@ -399,7 +403,7 @@ uint64_t tfi_stage_past(struct tfi_thread *t, const struct tfi_range *range, uin
     if (open.start > end) open.start = end;
     open.id = (uint64_t)(t->serial & 0x3fffff) << 40 | ++t->ranges;
     if (range->payload_type) write_begin(t, range, &open);
-    write_end(t, &open, t->serial, end);
+    write_end(t, &open, t->serial, end, 0);
     struct tfi_timing *s = open.flags & TFI_RANGE_STAGE && open.name ? tfi_timing_of(open.name) : NULL;
     if (!s) return open.id;
     uint64_t lasted = end - open.start;
@@ -444,12 +448,12 @@ void tfi_stage_end(struct tfi_thread *t, uint64_t id)
     if (!found.id) {
         struct tfi_open unknown = {.id = id, .flags = TFI_RANGE_UNTRACKED};
         if (index != MAX_STARTED - 1) tfi_count_drop(TFI_DROP_UNMATCHED, 1);
-        write_end(t, &unknown, 0, now);
+        write_end(t, &unknown, 0, now, 0);
         return;
     }
     if (found.thread == t) take_off(t, &found.range);
     if (found.range.flags & TFI_RANGE_TORCH && found.serial != t->serial) found.range.flags |= TFI_RANGE_ASYNC;
-    write_end(t, &found.range, found.serial, now);
+    write_end(t, &found.range, found.serial, now, tfi_cpu_used(t, found.thread, &found.range));
     add_time(t, &found.range, now);
     tfi_clock_tick(t, now);
     tfi_recording_tick(t);
@@ -493,6 +497,7 @@ void tfi_stage_pause(struct tfi_thread *t, uint64_t id)
     if (open) {
         owner = entry->thread;
         entry->range.ran = ran_until(&entry->range, now);
+        entry->range.cpu = tfi_cpu_used(t, owner, &entry->range);
         entry->range.paused = 1;
         entry->range.flags |= TFI_RANGE_PAUSES;
         leave_owner(t, entry);
@@ -519,6 +524,7 @@ void tfi_stage_resume(struct tfi_thread *t, uint64_t id)
         entry->range.paused = 0;
         entry->range.order = ++t->orders;
         entry->range.since = now;
+        tfi_cpu_resume(&entry->range);
         entry->range.outermost = (entry->range.flags & TFI_RANGE_STAGE) && !tfi_open_already(t, entry->range.name);
         range = entry->range;
         if (!put_on(t, &range)) entry->thread = NULL;

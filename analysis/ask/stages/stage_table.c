@@ -160,6 +160,18 @@ static void take_from_parent(struct counting *c, int64_t start, int64_t end)
     *one = add_ns(*one, c->table->exclusive ? -time : 0);
 }
 
+/* Adds the processor time of a call, unless it was entered in a stage of its own name. What is not whole is unknown. */
+static void add_cpu(const struct counting *c, struct stage_row *row, size_t range, uint32_t whole)
+{
+    const struct process *p = c->process;
+    bool in_pieces = whole != MAP_NONE;
+    int64_t start = in_pieces ? p->wholes.start[whole] : p->ranges.start[range];
+    int64_t end = in_pieces ? p->wholes.end[whole] : p->ranges.end[range], cpu = p->ranges.cpu[range];
+    if (row->open) return;
+    row->cpu_unknown |= cpu < 0 || start < c->choice->window.from || end > c->choice->window.to;
+    row->cpu = add_ns(row->cpu, MAX(cpu, 0));
+}
+
 /* Adds a stage to its row. Returns the index of the call's duration. */
 static size_t count_call(struct counting *c, struct stage_row *r, size_t range, int64_t start, int64_t end)
 {
@@ -180,6 +192,7 @@ static size_t count_call(struct counting *c, struct stage_row *r, size_t range, 
     size_t call = call_of(c, r, whole, end - start);
     r->wall = add_ns(r->wall, wall_of(c, r, whole, is_call, host));
     add_done(c, r, range, whole, is_call);
+    if (is_call) add_cpu(c, r, range, whole);
     if (whole != MAP_NONE) c->call_of[whole] = call + 1;
     if (c->deep && c->deep[range] == STAGE_DEEP) {
         r->work_unknown = true;
@@ -224,6 +237,7 @@ static void add_run(const struct counting *c)
         row->host = add_ns(row->host, time);
         row->wall = add_ns(row->wall, time);
         row->done = add_ns(row->done, time);
+        row->cpu_unknown = true;
         row->self = add_ns(row->self, time);
         tell(c, row, 0, p->first, p->last, p->last);
     }

@@ -51,6 +51,8 @@ struct stage_row {
     int64_t self;       /* time less its direct children */
     int64_t done; /* time from entry until its work was done (done.h); calls of one thread that overlap count once */
     bool done_unknown; /* of some call, which counts until its exit */
+    int64_t cpu; /* processor time of its threads while it ran; calls nested in one of the same name count with that */
+    bool cpu_unknown; /* of some call, or of a part of one */
     struct stage_last last;
     uint64_t told;     /* its calls since `since` of the table, of which `last` is one */
     int64_t told_time; /* the sum of what `last` has of one */

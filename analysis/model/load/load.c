@@ -89,6 +89,7 @@ void load_free(struct load *load)
     reader_free(&load->reader);
     map_free(&load->name_of_tid);
     map_free(&load->silence_of);
+    map_free(&load->look_stack);
     map_free(&load->device_of_thread);
     map_free(&load->shown);
     map_free(&load->stack_of);

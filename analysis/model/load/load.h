@@ -93,6 +93,7 @@ struct load {
     size_t frameworks, framework_capacity;
     struct plan *plan; /* of NCCL: see nccl_plans.c */
     size_t plans, plan_capacity;
+    struct map look_stack;       /* names of stacks of samples, by their strings */
     struct map silence_of;       /* index in process->silence, by serial of the thread */
     struct map device_of_thread; /* the device that it chose last, by serial */
     uint64_t last_clock;         /* ticks */
@@ -216,6 +217,7 @@ void load_collectives_end(struct load *load);
 
 /* ---- load_open.c ---- */
 void load_silences(struct load *load);
+void load_looks(struct load *load);
 /* Loads the communicators that calls of NCCL made. */
 void load_communicators(struct load *load);
 /* Called after load_collectives_end: takes what each thread is in from its slot. */

@@ -344,6 +344,7 @@ static void keep_stage(struct dftracer_load *load, const struct dftracer_event *
     r->flags[at] = TFI_RANGE_STAGE | TFI_RANGE_NESTED;
     r->depth[at] = 0;
     r->step[at] = NO_PLACE;
+    r->cpu[at] = -1;
     if (details) r->detail[at] = (struct range_detail){0};
 }
 

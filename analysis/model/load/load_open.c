@@ -177,6 +177,36 @@ void load_silences(struct load *load)
     }
 }
 
+static uint32_t take_look_stack(struct load *load, uint64_t string)
+{
+    uint32_t stack = string ? map_get(&load->look_stack, string) : NAME_NONE;
+    if (!string || stack != MAP_NONE) return stack;
+    stack = take_frames(load, string);
+    map_put(&load->look_stack, string, stack);
+    return stack;
+}
+
+void load_looks(struct load *load)
+{
+    struct looks *l = &load->process->looks;
+    const uint64_t *tid = load_column(load, COL_sample_tid), *time = load_column(load, COL_sample_time);
+    const uint64_t *duration = load_column(load, COL_sample_duration), *cpu = load_column(load, COL_sample_cpu);
+    const uint64_t *stack = load_column(load, COL_sample_stack), *call = load_column(load, COL_sample_call);
+    const uint64_t *count = load_column(load, COL_sample_looks), *flags = load_column(load, COL_sample_flags);
+    looks_reserve(l, load->group->count);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        size_t at = l->table.count++;
+        l->start[at] = (int64_t)time[i]; /* ticks until the end of loading */
+        l->end[at] = (int64_t)(time[i] + duration[i]);
+        l->cpu[at] = (int64_t)MIN(cpu[i], (uint64_t)INT64_MAX);
+        l->tid[at] = (uint32_t)tid[i];
+        l->stack[at] = take_look_stack(load, stack[i]);
+        l->call[at] = (uint32_t)call[i];
+        l->count[at] = (uint32_t)count[i];
+        l->flags[at] = (uint32_t)flags[i];
+    }
+}
+
 /* ---- the end of loading ---- */
 
 void load_open_threads(struct load *load)

@@ -130,6 +130,7 @@ static void on_range_end(struct load *load)
     const uint64_t *duration = load_column(load, COL_range_end_duration), *id = load_column(load, COL_range_end_id);
     const uint64_t *flags = load_column(load, COL_range_end_flags), *thread = load_column(load, COL_range_end_thread);
     const uint64_t *domain = load_column(load, COL_range_end_domain), *depth = load_column(load, COL_range_end_depth);
+    const uint64_t *cpu = load_column(load, COL_range_end_cpu);
     ranges_reserve(r, load->group->count, range_details(load));
     for (uint32_t i = 0; i < load_rows(load); i++) {
         size_t at = r->table.count++;
@@ -142,6 +143,7 @@ static void on_range_end(struct load *load)
         r->flags[at] = (uint32_t)flags[i] & ~(RANGE_UNFINISHED | RANGE_CONTINUED);
         r->depth[at] = (uint32_t)depth[i];
         r->step[at] = NO_PLACE;
+        r->cpu[at] = (int64_t)cpu[i] - 1;
         if (range_details(load)) r->detail[at] = (struct range_detail){0};
         begins_meet(load->process, range_details(load));
     }
@@ -308,6 +310,7 @@ static const struct {
     {TFI_KIND_silence, {.open = true}, load_silences},
     {TFI_KIND_process_sample, {.machine = true}, load_process_samples},
     {TFI_KIND_thread_pool, {.machine = true}, load_thread_pools},
+    {TFI_KIND_sample, {.looks = true}, load_looks},
 };
 
 static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint64_t to)
@@ -333,7 +336,7 @@ static void take_span(struct load *load)
         to = MAX(to, MAX(end, time[i]));
     }
     if (group->number == TFI_KIND_clock || group->number == TFI_KIND_device_sample ||
-        group->number == TFI_KIND_process_sample) {
+        group->number == TFI_KIND_process_sample || group->number == TFI_KIND_sample) {
         load->last_clock = MAX(load->last_clock, to);
         return;
     }

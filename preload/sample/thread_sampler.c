@@ -1,0 +1,363 @@
+/* thread_sampler.c - a thread of the library's own looks at the program's threads, TFI_SAMPLE_HZ times a second.
+ *
+ * A look asks for the processor time of each thread that the interpreter knows. A thread that has not run since the look
+ * before is where it was: nothing else is read, and its period grows. The others' stacks are read (stacks.c). What a thread
+ * waits in is told by /proc/self/task/TID/syscall.
+ *
+ * Descriptors. Opening that file in the program's table would give the program other numbers than without us for a moment,
+ * and programs rely on the lowest free one. The thread therefore has a table of its own, which close_range(2) makes
+ * empty; where the kernel cannot do that the file is not read. So this thread must not write the trace: it puts periods
+ * into a ring, from which the background thread takes them (looks.c). It cannot write messages either.
+ *
+ * Cost. If a look takes more than its share of a processor, the pauses become longer; the periods say so.
+ */
+#include "sample/thread_sampler.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/files.h"
+#include "base/fmt.h"
+#include "base/process.h"
+#include "base/sys.h"
+#include "control/config.h"
+#include "control/schedule.h"
+#include "sample/outside.h"
+#include "record/clock.h"
+#include "record/thread.h"
+#include "record/worker.h"
+#include "sample/stacks.h"
+#include "sample/tables.h"
+
+enum {
+    RING = 1 << 15,
+    MOST_SEEN = 4096,
+    PLACES = 2 * MOST_SEEN,
+    FORK_MS = 50,
+    SHARE = 100,     /* a look may take this part of its interval, */
+    SHARE_HZ = 50,   /* at this rate or a lower one */
+    LEAST_SHARE = 5, /* and never more than this part */
+    MOST_NS = 1000000000,
+    PTHREAD_TID = 720, /* in libc's descriptor of a thread: its kernel id */
+    STATE = 320,
+};
+
+/* A thread that the last look found. */
+struct seen {
+    uint64_t state, id;
+    uint64_t cpu, last; /* at the last look */
+    uint32_t tid, round;
+    bool still; /* what was read then holds as long as the thread does not run */
+    struct tfi_look period;
+};
+
+static struct tfi_look *ring;
+static uint64_t written, taken, lost; /* periods; atomic */
+static struct seen *seen;             /* the first nr_seen */
+static uint16_t *places;              /* their index + 1, by the address of the state; 0: free */
+static uint32_t nr_seen, round_number;
+static uint64_t round_time; /* ticks of the look before; 0: there was none */
+static uint64_t longest;    /* ticks: a period is no longer, but for its last look */
+static bool has_table;      /* of descriptors, for this thread alone */
+static bool looking;        /* in a look: the tables are not whole */
+static pid_t owner;         /* the process that all this is of */
+
+static void loop(struct tfi_worker *self);
+static struct tfi_worker sampler = {.loop = loop, .is_idle = true};
+
+bool tfi_sampler_wanted(void)
+{
+    return tfi_config.sample_hz && tfi_config.select != TFI_SELECT_NOTHING;
+}
+
+/* ---- the ring ---- */
+
+static void put_period(const struct tfi_look *look)
+{
+    uint64_t at = written;
+    if (at - __atomic_load_n(&taken, __ATOMIC_ACQUIRE) >= RING) {
+        __atomic_add_fetch(&lost, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    ring[at % RING] = *look;
+    __atomic_store_n(&written, at + 1, __ATOMIC_RELEASE);
+}
+
+unsigned tfi_sampler_take(struct tfi_look *looks, unsigned most)
+{
+    uint64_t at = taken, end = __atomic_load_n(&written, __ATOMIC_ACQUIRE);
+    unsigned count = 0;
+    for (; at < end && count < most; at++) looks[count++] = ring[at % RING];
+    __atomic_store_n(&taken, at, __ATOMIC_RELEASE);
+    return count;
+}
+
+uint64_t tfi_sampler_lost(void)
+{
+    return __atomic_exchange_n(&lost, 0, __ATOMIC_RELAXED);
+}
+
+static void end_period(struct seen *s)
+{
+    if (s->period.looks && s->period.duration) put_period(&s->period);
+    s->period.looks = 0;
+}
+
+/* ---- the threads seen ---- */
+
+static uint16_t *place_of(uint64_t state)
+{
+    uint32_t i = (uint32_t)((state >> 4) * 0x9e3779b1u >> 8) % PLACES;
+    while (places[i] && seen[places[i] - 1].state != state) i = (i + 1) % PLACES;
+    return &places[i];
+}
+
+/* Finds the thread's entry, or makes one; NULL if there is no room. */
+static struct seen *entry_of(uint64_t state, uint64_t id)
+{
+    uint16_t *place = place_of(state);
+    if (!*place && nr_seen == MOST_SEEN) return NULL;
+    if (!*place) {
+        *place = (uint16_t)++nr_seen;
+        seen[nr_seen - 1] = (struct seen){.state = state};
+    }
+    struct seen *s = &seen[*place - 1];
+    if (s->id == id) return s;
+    end_period(s); /* of a thread whose state lay there before */
+    *s = (struct seen){.state = state, .id = id, .last = round_time};
+    return s;
+}
+
+/* Ends the periods of threads that the last look did not find, and frees their entries. */
+static void forget_ended(void)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < nr_seen; i++)
+        if (seen[i].round == round_number) seen[count++] = seen[i];
+        else end_period(&seen[i]);
+    if (count == nr_seen) return;
+    nr_seen = count;
+    memset(places, 0, PLACES * sizeof *places);
+    for (uint32_t i = 0; i < count; i++) *place_of(seen[i].state) = (uint16_t)(i + 1);
+}
+
+/* ---- what a thread waits in ---- */
+
+/* Adds the system call to the period. */
+static void read_call(struct tfi_look *look, const struct tfi_gil *gil)
+{
+    enum { FUTEX = SYS_futex };
+    char path[48], text[256];
+    look->flags |= TFI_SAMPLED_BLIND;
+    if (!has_table) return;
+    tfi_fmt(path, sizeof path, "/proc/self/task/%u/syscall", look->tid);
+    if (tfi_read_file(path, text, sizeof text) <= 0) return;
+    look->flags &= ~(uint32_t)TFI_SAMPLED_BLIND;
+    if (text[0] == 'r') {
+        look->flags |= TFI_SAMPLED_RUNNABLE;
+        return;
+    }
+    char *end;
+    long number = strtol(text, &end, 10);
+    if (number < 0) return;
+    look->call = (uint32_t)number + 1;
+    uint64_t word = strtoul(end, NULL, 16);
+    if (number == FUTEX && gil->address && word - gil->address < TFI_GIL_BYTES) look->flags |= TFI_SAMPLED_WANTS;
+}
+
+/* ---- a look ---- */
+
+static uint32_t tid_of(const struct seen *s, const char *copy)
+{
+    const struct tfi_python_layout *o = tfi_outside.layout;
+    uint32_t tid = 0;
+    if (o->tid >= 0) return (uint32_t)tfi_pointer_in(copy, o->tid);
+    if (s->tid) return s->tid;
+    if (!tfi_outside_pull(&tid, tfi_pointer_in(copy, o->id) + PTHREAD_TID, sizeof tid)) return 0;
+    return syscall(SYS_tgkill, owner, tid, 0) == 0 ? tid : 0;
+}
+
+/* Looks at a thread that has run since the last look, or is new. */
+static void look_closely(struct seen *s, const char *copy, const struct tfi_gil *gil, uint64_t now, uint64_t cpu)
+{
+    struct tfi_stack stack;
+    uint64_t used = cpu - s->cpu;
+    end_period(s);
+    tfi_stack_read(&stack, s->state, copy, gil, s->tid, &cpu, &s->still);
+    s->period = (struct tfi_look){.time = s->last,
+                                  .duration = now - s->last,
+                                  .cpu = used,
+                                  .tid = s->tid,
+                                  .stack = stack.number,
+                                  .looks = 1,
+                                  .flags = stack.flags};
+    if (gil->locked && gil->holder == s->state) s->period.flags |= TFI_SAMPLED_HOLDS;
+    if (s->still) read_call(&s->period, gil);
+    else s->period.flags |= TFI_SAMPLED_RAN;
+    s->cpu += used; /* what it used during the reading belongs to the next period */
+    s->still = s->still && cpu == s->cpu;
+}
+
+static void look_at(uint64_t state, const char *copy, const struct tfi_gil *gil)
+{
+    struct seen *s = entry_of(state, tfi_pointer_in(copy, tfi_outside.layout->id));
+    uint64_t cpu;
+    if (!s) return;
+    s->tid = tid_of(s, copy);
+    s->round = round_number;
+    if (!tfi_outside_cpu(s->tid, &cpu)) return;
+    uint64_t now = tfi_ticks();
+    if (!s->last) { /* it has lived for longer than we look */
+        s->cpu = cpu;
+    } else if (s->still && cpu == s->cpu) {
+        if (s->period.cpu || s->period.time + longest < now) {
+            struct tfi_look next = s->period;
+            end_period(s);
+            s->period = next;
+            s->period.time = s->last;
+            s->period.cpu = s->period.looks = 0;
+        }
+        s->period.duration = now - s->period.time;
+        s->period.looks++;
+    } else {
+        look_closely(s, copy, gil, now, cpu);
+    }
+    s->last = now;
+}
+
+static void look_at_interpreter(uint64_t interpreter)
+{
+    const struct tfi_python_layout *o = tfi_outside.layout;
+    struct tfi_gil gil = {0};
+    uint64_t state = 0;
+    char copy[STATE];
+    if (!tfi_outside_pull(&state, interpreter + (uint64_t)o->threads, sizeof state)) return;
+    for (unsigned i = 0; state && i < MOST_SEEN; i++) {
+        tfi_gil_read(&gil, interpreter);
+        if (!tfi_outside_pull(copy, state, tfi_state_bytes())) return;
+        if (tfi_pointer_in(copy, TFI_THREAD_INTERPRETER) != interpreter) return; /* the list has changed */
+        look_at(state, copy, &gil);
+        state = tfi_pointer_in(copy, o->next);
+    }
+}
+
+static void look_at_all(void)
+{
+    static uint64_t interpreter[TFI_INTERPRETERS];
+    uint64_t now = tfi_ticks();
+    unsigned count = tfi_outside_interpreters(interpreter);
+    __atomic_store_n(&looking, true, __ATOMIC_RELEASE);
+    round_number++;
+    for (unsigned i = 0; i < count; i++) look_at_interpreter(interpreter[i]);
+    forget_ended();
+    round_time = now;
+    __atomic_store_n(&looking, false, __ATOMIC_RELEASE);
+}
+
+/* Ends all periods: nothing is known of what follows. */
+static void pause_looking(void)
+{
+    if (!round_time) return;
+    round_number++;
+    forget_ended();
+    round_time = 0;
+}
+
+/* ---- the thread ---- */
+
+/* True if some thread is in a selected stage, and recording is on. */
+static bool is_recorded(void)
+{
+    if (!__atomic_load_n(&tfi_process->gen, __ATOMIC_ACQUIRE)) return false;
+    if (!tfi_recording(TFI_RECORDING_ANY)) return false;
+    if (tfi_config.select == TFI_SELECT_ALL) return true;
+    for (struct tfi_thread *t = tfi_threads(); t; t = t->all)
+        if (__atomic_load_n(&t->selected, __ATOMIC_RELAXED)) return true;
+    return false;
+}
+
+/* The interval to the next look, in nanoseconds: not in step with the program's loops, and longer where a look costs more
+ * than its share. */
+static uint64_t interval_ns(uint64_t cost)
+{
+    static uint32_t seed = 1;
+    uint64_t hz = tfi_config.sample_hz, share = hz <= SHARE_HZ ? SHARE : SHARE * SHARE_HZ / hz;
+    if (share < LEAST_SHARE) share = LEAST_SHARE;
+    uint64_t interval = 1000000000u / hz;
+    if (interval < cost * share) interval = cost * share;
+    if (interval > MOST_NS) interval = MOST_NS;
+    seed = seed * 1664525 + 1013904223;
+    return interval / 2 + (interval * (seed >> 16) >> 16);
+}
+
+static bool has_memory(void)
+{
+    if (!ring) ring = tfi_map(RING * sizeof *ring);
+    if (!places) places = tfi_map(PLACES * sizeof *places);
+    if (!seen) seen = tfi_map(MOST_SEEN * sizeof *seen);
+    return ring && places && seen;
+}
+
+static void loop(struct tfi_worker *self)
+{
+    enum { OWN_TABLE = 2 }; /* CLOSE_RANGE_UNSHARE */
+    uint64_t due = tfi_monotonic_ns(), cost = 0;
+    int status;
+    longest = (uint64_t)(1e9 / tfi_clock_ns_per_tick());
+    has_table = syscall(SYS_close_range, 0u, ~0u, OWN_TABLE) == 0;
+    if (!has_memory() || !tfi_outside.layout || tfi_outside.layout->gil < 0) return;
+    for (;;) {
+        uint32_t signals = tfi_worker_signals(self);
+        uint64_t now = tfi_monotonic_ns(), before;
+        if (tfi_worker_must_stop(self) || tfi_worker_is_left_alone(self, &status)) break;
+        if (now < due) {
+            tfi_worker_sleep_ns(self, signals, due - now);
+            continue;
+        }
+        before = tfi_own_cpu_ns();
+        if (is_recorded()) look_at_all();
+        else pause_looking();
+        cost = cost - cost / 8 + (tfi_own_cpu_ns() - before) / 8;
+        due += interval_ns(cost);
+        if (due < now) due = now;
+    }
+    pause_looking();
+}
+
+/* ---- the life of the process ---- */
+
+void tfi_sampler_restart(void)
+{
+    if (owner == tfi_getpid()) return;
+    tfi_worker_restart(&sampler);
+    taken = written;
+    lost = round_time = nr_seen = 0;
+    if (places) memset(places, 0, PLACES * sizeof *places);
+    if (looking) tfi_sample_tables_lose();
+    looking = false;
+    owner = tfi_getpid();
+}
+
+void tfi_sampler_start(void)
+{
+    if (tfi_sampler_wanted() && tfi_outside.layout) tfi_worker_start(&sampler);
+}
+
+bool tfi_sampler_stop(unsigned ms)
+{
+    return tfi_worker_stop(&sampler, ms);
+}
+
+void tfi_sampler_before_fork(void)
+{
+    tfi_worker_before_fork(&sampler, FORK_MS);
+}
+
+void tfi_sampler_after_fork(void)
+{
+    tfi_worker_after_fork(&sampler);
+}

@@ -1,0 +1,34 @@
+/* thread_sampler.h - a thread of the library's own looks at the program's threads, TFI_SAMPLE_HZ times a second. */
+#ifndef TFI_THREAD_SAMPLER_H
+#define TFI_THREAD_SAMPLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A period of one thread, as in the record. The stack's number is one of tables.h. */
+struct tfi_look {
+    uint64_t time, duration, cpu; /* ticks, ticks, nanoseconds */
+    uint32_t tid, stack, call, looks, flags;
+};
+
+/* True if this process is to be sampled. */
+bool tfi_sampler_wanted(void);
+
+/* Starts the thread if it does not run. The interpreter runs, and the calling thread is one of the program. */
+void tfi_sampler_start(void);
+
+/* Ends the thread; waits at most `ms` milliseconds. */
+bool tfi_sampler_stop(unsigned ms);
+void tfi_sampler_before_fork(void);
+void tfi_sampler_after_fork(void);
+
+/* Forgets what a parent process has left. */
+void tfi_sampler_restart(void);
+
+/* Takes at most `most` periods that were not taken yet, the oldest first. One thread at a time. */
+unsigned tfi_sampler_take(struct tfi_look *looks, unsigned most);
+
+/* The number of periods since the last call that found no room. */
+uint64_t tfi_sampler_lost(void);
+
+#endif
