@@ -125,6 +125,8 @@ def launches(found):
         call = max(before, key=lambda c: c.start) if before else min(same, key=lambda c: c.start, default=None)
         if call is None and work.external is not None:
             call = operators.get(work.external)
+            if call is None:
+                call = max((c for c in calls[None] if c.external == work.external), key=lambda c: c.start, default=None)
         answer.append((work, call))
     return answer
 

@@ -178,7 +178,8 @@ static void launched_at(struct attribution *a, struct points *points, size_t wor
     points_add(points, s->thread[span], s->start[span], (uint32_t)work);
 }
 
-/* Work without a call was launched by the operator with its external id. Such work is rare. */
+/* Work without a call of its correlation id was launched by the operator with its external id; if there is none, by the
+ * call that has this id and no correlation id. Such work is rare. */
 static void find_operators(struct attribution *a, struct points *points)
 {
     const struct works *w = &a->process->works;
@@ -189,7 +190,10 @@ static void find_operators(struct attribution *a, struct points *points)
     for (size_t i = 0; i < w->table.count; i++) {
         if (a->launch[i] == NO_PLACE) {
             a->op[i] = w->external[i] == NO_ID ? NO_PLACE : map_get(&operators, w->external[i]);
-            if (a->op[i] != NO_PLACE) launched_at(a, points, i, a->op[i]);
+            if (a->op[i] == NO_PLACE && w->external[i] != NO_ID)
+                a->launch[i] = map_get(&a->process->uncorrelated, w->external[i]);
+            if (a->launch[i] != NO_PLACE) launched_at(a, points, i, a->launch[i]);
+            else if (a->op[i] != NO_PLACE) launched_at(a, points, i, a->op[i]);
             else if (IS_WORK(w->event_class[i])) a->unlinked++;
         }
     }

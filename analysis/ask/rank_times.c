@@ -19,11 +19,13 @@ struct taking {
     void *context; /* of `rules` */
     struct work_kinds kinds;
     int64_t first, last; /* bounds of the work; first is above last: none */
+    struct interval ran; /* the same on the axis of the process, whatever times the rules count in */
 };
 
 static void add_work(struct taking *t, size_t work, struct interval when)
 {
     enum work_kind kind = work_kind_of(&t->kinds, t->process, work);
+    t->ran = (struct interval){MIN(t->ran.start, when.start), MAX(t->ran.end, when.end)};
     if (t->rules) when = t->rules->times(t->context, when);
     t->first = MIN(t->first, when.start);
     t->last = MAX(t->last, when.end);
@@ -49,12 +51,13 @@ struct rank_time *rank_time_of(struct scope *scope, const struct time_rules *rul
 {
     const struct process *process = scope->process;
     struct rank_time *time = mem_zero(1, sizeof *time);
-    struct taking t = {time, scope, process, rules, context, .first = INT64_MAX, .last = INT64_MIN};
+    struct taking t = {
+        time, scope, process, rules, context, .first = INT64_MAX, .last = INT64_MIN, .ran = {INT64_MAX, INT64_MIN}};
     work_kinds_init(&t.kinds, rules ? rules->kinds : &exact_kinds, &scope->chosen->model->names);
     add_works(&t);
     work_kinds_free(&t.kinds);
     time->rank = process->rank;
-    time->unknown = left_out_of(scope_left_out(scope), (struct interval){t.first, t.last}, NO_PLACE);
+    time->unknown = left_out_of(scope_left_out(scope), t.ran, NO_PLACE);
     time->first = is_of_kineto(process) ? INT64_MAX : t.first;
     time->last = is_of_kineto(process) ? INT64_MIN : t.last;
     if (is_of_kineto(process) && time->works) intervals_add(&time->pieces, t.first, t.last);

@@ -29,7 +29,7 @@ enum {
     FILE_TABLE = 8192,
     MEMORY_LAYOUTS = 8388608,
     MEMORY_ROWS = 16777216,
-    SPOTS = 33554432,
+    SPOTS = 67108864,
     BUDGET = 16384,
     DIFF = 32768,
     STACK_LINES = 65536,
@@ -38,6 +38,7 @@ enum {
     HTA_RULES = 1048576,
     TRACELENS_RULES = 2097152,
     VERSIONED = 4194304,
+    PEAKS = 33554432,
     COMMAND_LINE = 524288 /* words behind `--` are a command line */
 };
 

@@ -86,6 +86,7 @@ struct options {
     enum format format;
     char *output;
     char *operator_name;
+    char *gpu;     /* whose peaks count where a trace names no device */
     uint64_t jobs; /* 0: one per processor */
     struct list rank, pid, device, stream, step, cycle;
     enum rules rules;

@@ -322,6 +322,7 @@ void cmd_io(struct session *session)
     if (refused(session) || !session_ask(session, STYLE_TABLE)) return;
     if (keys) emit_keys(&session->emit, keys);
     io_table_collect(&table, &session->chosen, session_summaries(session));
+    if (table.lacks_calls) emit_hide_all(&session->emit);
     emit_answer(session, &table);
     io_end(session, table.all.calls != 0);
     io_table_free(&table);

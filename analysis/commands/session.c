@@ -30,11 +30,23 @@ static bool summaries_suffice(const struct session *session)
     return suffice;
 }
 
+/* Makes room for a summary of each input. More inputs appear only once no thread reads any more. */
+static void summaries_reserve(struct session *session)
+{
+    size_t before = session->summary_room, count = session->inputs.count;
+    if (count <= before) return;
+    session->summary_room = count;
+    for (size_t i = 0; i < session->options.questions; i++) {
+        if (!reduction_of(session, i)) continue;
+        session->taken[i] = mem_resize(session->taken[i], count, sizeof **session->taken);
+        memset(session->taken[i] + before, 0, (count - before) * sizeof **session->taken);
+    }
+}
+
 static void summaries_init(struct session *session)
 {
     session->taken = mem_zero(session->options.questions, sizeof *session->taken);
-    for (size_t i = 0; i < session->options.questions; i++)
-        if (reduction_of(session, i)) session->taken[i] = mem_zero(session->inputs.count, sizeof **session->taken);
+    summaries_reserve(session);
     pthread_mutex_init(&session->lock, NULL);
 }
 
@@ -78,6 +90,7 @@ static void summarise_alone(void *argument, const struct process *process)
 {
     struct session *session = argument;
     if (!wants_process(&session->options, process)) return;
+    summaries_reserve(session);
     struct selection alone = borrow(session);
     selection_set(&alone, process);
     for (size_t i = 0; i < session->options.questions; i++) {
@@ -123,7 +136,7 @@ void *const *session_summaries(struct session *session)
 static void summaries_free(struct session *session)
 {
     for (size_t i = 0; session->taken && i < session->options.questions; i++) {
-        for (size_t k = 0; session->taken[i] && k < session->inputs.count; k++) drop(session, i, k);
+        for (size_t k = 0; session->taken[i] && k < session->summary_room; k++) drop(session, i, k);
         free(session->taken[i]);
     }
     free(session->taken);
@@ -318,6 +331,7 @@ static void read_inputs(struct session *session, const struct reading *reading)
     for (size_t i = 0; i < ARRAY_SIZE(narrow_kinds); i++) leave_out(session, &narrow_kinds[i]);
     summaries_init(session);
     inputs_read(&session->inputs, &session->model, reading);
+    summaries_reserve(session);
 }
 
 static bool load(struct session *session, struct needs needs)

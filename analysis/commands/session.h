@@ -27,6 +27,7 @@ struct session {
     bool found_inputs; /* `inputs` has those of the command line */
     struct model model;
     struct selection chosen; /* the part of `model` that `options` choose */
+    size_t summary_room;     /* inputs that `taken` has room for */
     void ***taken;           /* summaries, by question and input; NULL: the question has no reduction */
     void **summary;          /* of the last session_summaries */
     pthread_mutex_t lock;    /* of `alone` */

@@ -335,7 +335,7 @@ static void emit_frame(struct session *session, const struct hta_frame *frame, u
 void hta_annotations(struct session *session)
 {
     uint64_t shown = 0;
-    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!hta_begin(session)) return;
     emit_keys(&session->emit, "rank,annotation,kernels,total_us,calls,sum_us,mean_us,min_us,max_us,std_us");
     const struct hta_frames *frames = hta_frames(&session->chosen);
     bool has_any = has_annotations(frames);

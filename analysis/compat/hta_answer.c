@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "commands/device/answers.h"
+#include "ask/scope.h"
 #include "compat/hta.h"
 
 /* Refuses the filters without a meaning here. A filter can only choose rows of HTA's table: cutting rows and choosing
@@ -38,6 +39,20 @@ bool hta_load(struct session *session)
     return !refused(session) && session_load(session);
 }
 
+bool hta_begin(struct session *session)
+{
+    struct left_rows left = {0};
+    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return false;
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        struct scope *scope = scope_begin(&session->chosen, i);
+        scope_left_rows(scope, &left);
+        scope_end(scope);
+    }
+    if (left.any) emit_hide_all(&session->emit);
+    left_rows_free(&left);
+    return true;
+}
+
 /* Ends an answer whose totals have begun: prints the counts, reports ranks without values, sets the exit status. */
 static void end_answer(const struct hta_frames *frames, struct session *session)
 {
@@ -65,7 +80,7 @@ static void emit_share(struct emit *e, const struct hta_temporal *t, const char 
 void hta_timeline(struct session *session)
 {
     struct emit *e = &session->emit;
-    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!hta_begin(session)) return;
     emit_keys(e, "rank,idle_us,idle_pct,compute_us,compute_pct,non_compute_us,non_compute_pct,kernel_time_us");
     const struct hta_frames *frames = hta_frames(&session->chosen);
     for (size_t i = 0; i < frames->count; i++) {
@@ -98,7 +113,7 @@ static double share_of(int64_t time, int64_t whole)
 void hta_overlap(struct session *session)
 {
     struct emit *e = &session->emit;
-    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!hta_begin(session)) return;
     const struct hta_frames *frames = hta_frames(&session->chosen);
     for (size_t i = 0; i < frames->count; i++) {
         const struct hta_frame *frame = &frames->frame[i];
@@ -180,7 +195,7 @@ void hta_breakdown(struct session *session)
     struct emit *e = &session->emit;
     __int128 all = 0;
     size_t kernels = 0;
-    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!hta_begin(session)) return;
     const struct hta_frames *frames = hta_frames(&session->chosen);
     struct short_names shorts = short_names_of(session, frames);
     for (size_t i = 0; i < frames->count; i++) all += emit_kernels(session, &frames->frame[i], &shorts, &kernels);
@@ -202,7 +217,7 @@ void hta_kinds(struct session *session)
 {
     int64_t total[INTERVALS_COMBINATIONS] = {0};
     struct timeline timeline = {.ns = 1};
-    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!hta_begin(session)) return;
     timeline.works = hta_kinds_of(&session->chosen, total);
     kinds_answer(session, &timeline, total, rounded);
 }

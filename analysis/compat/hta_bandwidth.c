@@ -150,7 +150,7 @@ static void emit_speed(struct session *session, int64_t rank, const struct speed
 void hta_bandwidth(struct session *session)
 {
     uint64_t points = 0, top = session->options.top, shown = 0;
-    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!hta_begin(session)) return;
     emit_keys(&session->emit, "rank,kind,count,mean_gbs,std_gbs,min_gbs,q1_gbs,median_gbs,q3_gbs,max_gbs");
     const struct hta_frames *frames = hta_frames(&session->chosen);
     for (size_t i = 0; i < frames->count; i++) {

@@ -103,7 +103,7 @@ static double rounded(double share)
 void hta_idle(struct session *session)
 {
     struct idle_rows rows = {0};
-    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!hta_begin(session)) return;
     const struct hta_frames *frames = hta_frames(&session->chosen);
     for (size_t i = 0; i < frames->count; i++) take_frame(&rows, &frames->frame[i], &session->model.names);
     idle_answer(session, &rows, rounded);

@@ -110,8 +110,7 @@ void hta_patterns(struct session *session)
     struct pattern_sums sums = {0};
     const char *name = session->options.operator_name;
     bool failed = false;
-    if (!patterns_have_name(session) || !hta_load(session)) return;
-    if (!session_begin(session, STYLE_TABLE)) return;
+    if (!patterns_have_name(session) || !hta_begin(session)) return;
     const struct hta_frames *frames = hta_frames(&session->chosen);
     for (size_t i = 0; i < frames->count; i++) {
         struct patterns patterns = {0};

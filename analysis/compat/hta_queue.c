@@ -131,7 +131,7 @@ static void take_frames(struct queue_rows *rows, const struct hta_frames *frames
 void hta_queue(struct session *session)
 {
     struct queue_rows rows = {0};
-    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!hta_begin(session)) return;
     take_frames(&rows, hta_frames(&session->chosen), &session->model.names);
     queue_answer(session, &rows);
     queue_free(&rows);

@@ -21,6 +21,7 @@
 #include "model/load/load_kineto.h"
 #include "model/load/load_tfr.h"
 #include "model/sweep/sweep.h"
+#include "read/kineto_parts.h"
 #include "read/torch/flight.h"
 #include "read/torch/memory_rows.h"
 
@@ -285,6 +286,9 @@ struct input *inputs_add_again(struct inputs *inputs, const struct input *input)
     again->device = input->device;
     again->inode = input->inode;
     again->kind = input->kind;
+    again->parts = input->parts;
+    again->part = input->part;
+    again->is_again = true;
     return again;
 }
 
@@ -316,6 +320,42 @@ static int64_t rank_in_name(const char *path)
     return 0;
 }
 
+static void forget_notes(struct input *input, size_t kept)
+{
+    while (input->notes.count > kept) free(input->notes.note[--input->notes.count].text);
+}
+
+static void set_rank(struct input *input)
+{
+    struct process *process = &input->process;
+    process->rank = input->rank >= 0 ? input->rank : process->rank >= 0 ? process->rank : rank_in_name(input->path);
+}
+
+static void begin_process(struct work *work, struct input *input, const char *kind)
+{
+    process_init(&input->process, input->path, kind);
+    input->process.way =
+        (struct stream_way){.how = input->how, .threads = work->threads, .parts = input->parts, .part = input->part};
+}
+
+/* A file that holds several processes is read as one first. read_parts() divides it. */
+static bool read_kineto(struct work *work, struct input *input)
+{
+    const struct reading *reading = work->reading;
+    struct process *process = &input->process;
+    struct kineto_parts *parts = NULL;
+    begin_process(work, input, "kineto");
+    size_t notes = input->notes.count;
+    input->usable = load_kineto(input->path, &process->way, &work->model->names, reading->needs, process, &input->notes,
+                                &work->done, &parts);
+    if (!parts) return input->usable;
+    process_free(process);
+    forget_notes(input, notes);
+    input->parts = parts;
+    input->usable = false;
+    return false;
+}
+
 /* Reads a trace of another program. */
 static void read_json_file(struct work *work, struct input *input)
 {
@@ -323,20 +363,19 @@ static void read_json_file(struct work *work, struct input *input)
         const char *kind;
         bool (*load)(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
                      struct process *process, struct notes *notes, atomic_ullong *done);
-    } loaders[] = {[INPUT_KINETO] = {"kineto", load_kineto},
-                   [INPUT_DFTRACER] = {"dftracer", load_dftracer},
+    } loaders[] = {[INPUT_DFTRACER] = {"dftracer", load_dftracer},
                    [INPUT_FLIGHT] = {"flight", load_flight},
                    [INPUT_MEMORY] = {"memory", load_memory_rows}};
-    process_init(&input->process, input->path, loaders[input->kind].kind);
-    input->process.way = (struct stream_way){.how = input->how, .threads = work->threads};
-    input->usable = loaders[input->kind].load(input->path, &input->process.way, &work->model->names,
-                                              work->reading->needs, &input->process, &input->notes, &work->done);
-    if (!input->usable) {
-        process_free(&input->process);
+    if (input->kind == INPUT_KINETO) {
+        if (!read_kineto(work, input)) process_free(&input->process);
+        else set_rank(input);
         return;
     }
-    struct process *process = &input->process;
-    process->rank = input->rank >= 0 ? input->rank : process->rank >= 0 ? process->rank : rank_in_name(input->path);
+    begin_process(work, input, loaders[input->kind].kind);
+    input->usable = loaders[input->kind].load(input->path, &input->process.way, &work->model->names,
+                                              work->reading->needs, &input->process, &input->notes, &work->done);
+    if (input->usable) set_rank(input);
+    else process_free(&input->process);
 }
 
 /* Returns what was loaded: `needs`, with STREAM_HELD if nothing can stay in the file. */
@@ -357,11 +396,6 @@ static struct needs load_tfr_file(struct work *work, struct input *input, struct
         input->process.rank = input->rank >= 0 ? input->rank : input->process.rank;
     }
     return needs;
-}
-
-static void forget_notes(struct input *input, size_t kept)
-{
-    while (input->notes.count > kept) free(input->notes.note[--input->notes.count].text);
 }
 
 static void read_tfr_file(struct work *work, struct input *input)
@@ -416,6 +450,76 @@ static void read_guarded(struct work *work, struct input *input)
     forget_notes(input, notes);
 }
 
+/* ---- files of several processes ---- */
+
+/* Makes an input of each process of a file; the first one stays where it is. */
+static void add_parts(struct inputs *inputs, size_t at)
+{
+    struct kineto_parts *parts = inputs->input[at].parts;
+    for (uint32_t i = 1; i < parts->count; i++) {
+        struct input *first = &inputs->input[at];
+        size_t before = i == 1 ? at : inputs->count - 1;
+        struct input *input = add_input(inputs, first->path, first->how, -1);
+        input->kind = INPUT_KINETO;
+        input->parts = parts;
+        input->part = i;
+        inputs->input[before].next_part = inputs->count - 1;
+    }
+    struct input *first = &inputs->input[at];
+    if (first->rank >= 0)
+        notes_add(&first->notes, NOTE, "holds %zu processes, so that rank=%lld: does not count", parts->count,
+                  (long long)first->rank);
+    first->rank = -1;
+}
+
+/* Reads all processes of a file in one reading. */
+static void read_parts(struct work *work, size_t at)
+{
+    struct inputs *inputs = work->inputs;
+    const struct kineto_parts *parts = inputs->input[at].parts;
+    const struct reading *reading = work->reading;
+    struct process *process = mem_zero(parts->count, sizeof *process);
+    for (uint32_t i = 0, k = (uint32_t)at; i < parts->count; i++, k = (uint32_t)inputs->input[k].next_part) {
+        begin_process(work, &inputs->input[k], "kineto");
+        process[i] = inputs->input[k].process;
+    }
+    load_kineto_parts(inputs->input[at].path, parts, &work->model->names, reading->needs, process,
+                      &inputs->input[at].notes, &work->done);
+    for (uint32_t i = 0, k = (uint32_t)at; i < parts->count; i++, k = (uint32_t)inputs->input[k].next_part) {
+        struct input *input = &inputs->input[k];
+        input->process = process[i];
+        input->process.input = k;
+        input->process.rank = parts->part[i].rank;
+        input->usable = true;
+        if (!reading->take) continue;
+        reading->take(reading->argument, &input->process);
+        process_forget(&input->process);
+    }
+    free(process);
+}
+
+static void read_parts_guarded(struct work *work, size_t at)
+{
+    struct mem_guard guard;
+    mem_guard(&guard);
+    if (setjmp(guard.place) == 0) {
+        read_parts(work, at);
+        mem_unguard(&guard);
+        return;
+    }
+    notes_add(&work->inputs->input[at].notes, UNUSABLE,
+              "is left out: reading its processes needs more memory than is available");
+}
+
+static void read_all_parts(struct work *work)
+{
+    for (size_t i = 0, count = work->inputs->count; i < count; i++) {
+        if (!work->inputs->input[i].parts || work->inputs->input[i].is_again) continue;
+        add_parts(work->inputs, i);
+        read_parts_guarded(work, i);
+    }
+}
+
 /* Retries, alone, the files for which memory ran out while others were read beside them. */
 static void read_starved(struct work *work)
 {
@@ -457,20 +561,28 @@ static void *show_progress(void *argument)
     return NULL;
 }
 
+static void collect_process(struct model *model, const struct process *process, bool *has_start)
+{
+    if (process->has_time && (!*has_start || process->first < model->start)) {
+        model->start = process->first;
+        *has_start = true;
+    }
+    model->process = mem_grow(model->process, &model->capacity, model->processes + 1, sizeof *model->process);
+    model->process[model->processes++] = *process;
+}
+
 /* Moves the processes of all usable inputs into the model, and finds their earliest record. --from and --to count from
  * that record, even if other options leave its process out. */
 static void collect(struct inputs *inputs, struct model *model)
 {
     bool has_start = false;
-    for (size_t i = 0; i < inputs->count; i++) {
-        struct input *input = &inputs->input[i];
-        if (!input->usable) continue;
-        if (input->process.has_time && (!has_start || input->process.first < model->start)) {
-            model->start = input->process.first;
-            has_start = true;
+    for (size_t i = 0, next; i < inputs->count; i++) {
+        if (inputs->input[i].part) continue; /* the processes of a file are neighbours */
+        for (size_t k = i; k != SIZE_MAX; k = next) {
+            struct input *input = &inputs->input[k];
+            next = input->next_part ? input->next_part : SIZE_MAX;
+            if (input->usable) collect_process(model, &input->process, &has_start);
         }
-        model->process = mem_grow(model->process, &model->capacity, model->processes + 1, sizeof *model->process);
-        model->process[model->processes++] = input->process;
     }
 }
 
@@ -484,6 +596,7 @@ void inputs_read(struct inputs *inputs, struct model *model, const struct readin
     jobs_run(reading->jobs, inputs->count, work_on, &work);
     if (watched) pthread_join(watcher, NULL);
     read_starved(&work);
+    read_all_parts(&work);
     mem_limit(1);
     inputs_leave_out_copies(inputs);
     collect(inputs, model);
@@ -497,6 +610,7 @@ void inputs_free(struct inputs *inputs)
         notes_free(&input->notes);
         free(input->path);
         free(input->live);
+        if (!input->part && !input->is_again) parts_free(input->parts);
     }
     free(inputs->input);
     map_free(&inputs->of_file);

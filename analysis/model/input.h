@@ -26,10 +26,14 @@ struct input {
     struct trace trace;
     bool open; /* `trace` is open */
     bool usable;
-    bool left_out;          /* has no meaning for the question: it is not read, and that is no loss */
-    bool starved;           /* memory ran out while other inputs were read */
-    enum input_kind kind;   /* except of a trace of ours, `trace` is unused */
-    struct process process; /* moved into the model */
+    bool left_out;              /* has no meaning for the question: it is not read, and that is no loss */
+    bool starved;               /* memory ran out while other inputs were read */
+    enum input_kind kind;       /* except of a trace of ours, `trace` is unused */
+    struct kineto_parts *parts; /* of a file that holds several processes: each of them is an input */
+    uint32_t part;              /* of `parts`; that of the first one owns it */
+    bool is_again;              /* of another reading: `parts` is borrowed */
+    size_t next_part;           /* index of the input of the next process of the file; 0: none */
+    struct process process;     /* moved into the model */
 };
 
 struct inputs {

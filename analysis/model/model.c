@@ -473,6 +473,7 @@ void process_free(struct process *process)
     map_free(&process->device_of);
     map_free(&process->category_of);
     map_free(&process->range_of_id);
+    map_free(&process->uncorrelated);
     map_free(&process->range_inputs);
     free(process->range_input);
     free(process->waited);

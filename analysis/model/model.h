@@ -454,6 +454,8 @@ struct process {
     struct ios ios;
     struct messages messages;
     struct spans spans;
+    struct map
+        uncorrelated;   /* of a Kineto trace: calls without a correlation id, by external id, as indices in spans */
     uint32_t *streamed; /* indices in spans of operators whose arguments name a stream, as Triton's do */
     size_t streamed_count, streamed_capacity;
     struct map range_of_id;  /* of a Kineto trace, with `all_spans`: annotations by external id */

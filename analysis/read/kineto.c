@@ -13,6 +13,7 @@
 
 #include "read/kineto_ahead.h"
 #include "read/kineto_event.h"
+#include "read/kineto_parts.h"
 #include "read/stream/stream.h"
 
 enum { LARGEST_MEMBER = 16 << 20 };
@@ -21,6 +22,8 @@ static const size_t LARGEST_EVENT = (size_t)256 << 20;
 struct walk {
     struct stream stream;
     const struct kineto_sink *sink;
+    const struct kineto_parts *parts; /* NULL: all events are given */
+    uint32_t part;
     struct kineto_damage *damage;
     struct notes *notes;
     struct kineto_scanner scanner;
@@ -56,6 +59,12 @@ static void give_event(struct walk *r, const struct kineto_event *event)
         return;
     }
     r->has_phase |= event->phase != 0;
+    struct kineto_event own;
+    if (r->parts) {
+        own = *event;
+        if (kineto_part(r->parts, &own) != r->part) return;
+        event = &own;
+    }
     r->damage->events++;
     if (r->sink->event) r->sink->event(r->sink->context, event);
 }
@@ -432,7 +441,8 @@ static void drop(void *context)
 bool kineto_read(const char *path, const struct stream_way *way, const struct kineto_sink *sink,
                  struct kineto_damage *damage, struct notes *notes, atomic_ullong *done)
 {
-    struct walk r = {.sink = sink, .damage = damage, .largest = LARGEST_EVENT};
+    struct walk r = {.sink = sink, .damage = damage, .largest = LARGEST_EVENT, .part = way->part};
+    r.parts = way->part == PART_ALL ? NULL : way->parts;
     struct kineto_scanner scanner = {0};
     scanner_init(&scanner);
     scanner.ask_clean = sink->ask_clean;

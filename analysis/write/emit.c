@@ -230,10 +230,28 @@ void emit_hide(struct emit *e, bool hide)
     e->hides = hide;
 }
 
+void emit_hide_all(struct emit *e)
+{
+    e->hides_all = true;
+}
+
+static bool is_place(const char *key)
+{
+    static const char *const places[] = {"rank", "pid", "tid", "device", "stream", "step", "correlation", "worker"};
+    for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+        if (strcmp(key, places[i]) == 0) return true;
+    return false;
+}
+
+static bool hides(const struct emit *e, const char *key)
+{
+    return !e->depth && (e->hides || (e->hides_all && !is_place(key)));
+}
+
 /* Writes a number as unknown if it is. */
 static bool is_hidden(struct emit *e, const char *key)
 {
-    if (!e->hides || e->depth) return false;
+    if (!hides(e, key)) return false;
     emit_null(e, key);
     return true;
 }
@@ -299,7 +317,7 @@ void emit_us(struct emit *e, const char *key, int64_t ns)
 
 void emit_bytes(struct emit *e, const char *key, uint64_t value)
 {
-    if (!for_people(e) || e->hides) {
+    if (!for_people(e) || hides(e, key)) {
         emit_count(e, key, value);
         return;
     }
@@ -309,7 +327,7 @@ void emit_bytes(struct emit *e, const char *key, uint64_t value)
 
 void emit_pct(struct emit *e, const char *key, double value)
 {
-    if (!isfinite(value) || (e->hides && !e->depth)) {
+    if (!isfinite(value) || hides(e, key)) {
         emit_null(e, key);
     } else if (e->format == FORMAT_JSON) {
         json_before(e, key);
@@ -322,7 +340,7 @@ void emit_pct(struct emit *e, const char *key, double value)
 
 void emit_double(struct emit *e, const char *key, double value)
 {
-    if (!isfinite(value) || (e->hides && !e->depth)) {
+    if (!isfinite(value) || hides(e, key)) {
         emit_null(e, key);
     } else if (e->format == FORMAT_JSON) {
         json_before(e, key);

@@ -27,6 +27,7 @@ struct emit {
     bool begun;              /* the rows have begun */
     bool totals;             /* the rows have ended */
     bool hides;              /* numbers are written as unknown */
+    bool hides_all;          /* in all rows */
     unsigned depth;          /* nesting depth of values */
     bool list[EMIT_DEPTH];   /* by depth: the open value is a list, not an object */
     bool filled[EMIT_DEPTH]; /* by depth: the open value is not empty */
@@ -51,6 +52,8 @@ void emit_row(struct emit *e);
 void emit_row_end(struct emit *e);
 /* With `hide` numbers are unknown from here to the end of the row, or of the totals, whatever they are. */
 void emit_hide(struct emit *e, bool hide);
+/* Numbers are unknown in all rows and totals, but for those that say whose a row is. */
+void emit_hide_all(struct emit *e);
 /* Values that many rows have at the same place, kept as they are written. Tables of text do not use them. */
 struct emit_kept {
     struct out text, *out; /* text.buffer NULL: none yet */

@@ -63,6 +63,16 @@ void tfi_leave(struct tfi_thread *t)
     tfi_cancel_on(cancel);
 }
 
+#ifdef TFI_TEST_HOOKS
+TFI_EXPORT bool tfi_test_is_inside(void);
+
+/* True if the calling thread is in the recorder, or wakes the process; tests/victims/libinside.c asks. */
+TFI_EXPORT bool tfi_test_is_inside(void)
+{
+    return tfi_inside || (tfi_self && tfi_guarded(tfi_self));
+}
+#endif
+
 void tfi_prepare(void)
 {
     int error = errno;

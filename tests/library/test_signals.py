@@ -180,6 +180,22 @@ def test_verdict_of_a_sanitizer(run, tmp_path):
     assert alone.rc == watched.rc == 66
 
 
+INSIDE = {'instants': ('malloc', 'many', 3), 'held': ('malloc', 'fork', 2), 'weather': ('forks',), 'script': ('push=a', 'call=1', 'pop')}
+
+
+@pytest.mark.parametrize('activities', ['io', 'cpu,gpu,mem,nccl,ops,io,stack'])
+@pytest.mark.parametrize('program', INSIDE)
+def test_nothing_that_locks_is_called_inside(run, victim, testlib, tmp_path, program, activities):
+    """From inside a hook, at wake and at the end no function is called that allocates, loads, starts threads or formats.
+
+    Preloaded before the library, libinside.so has these functions and aborts."""
+    arguments = [victim(program), *INSIDE[program]]
+    environment = {'TFI_ACTIVITIES': activities, 'WEATHER_LOG': tmp_path / 'log'}
+    watched = run(arguments, environment, preload=f'{victim("libinside.so")} {testlib}')
+    assert watched.rc == run(arguments, environment, preload=False).rc and watched.err == ''
+    assert any(trace.records for trace in scripted.traces(watched.dir))
+
+
 LARGE = r'''
 #include <errno.h>
 #include <unistd.h>

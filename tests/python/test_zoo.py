@@ -7,7 +7,6 @@ is left alone, and one line says so.
 
 import ast
 import re
-from xml.etree import ElementTree
 
 import pytest
 
@@ -199,23 +198,3 @@ def test_a_profile_has_no_functions_of_ours(run, tmp_path, python):
     assert (result.rc, result.err) == (0, '') and calls(result) == {'work': 1, 'numbers': 1}
     named = {function for _, function in ast.literal_eval(result.out)}
     assert named <= {'_run', 'create_task', '_task_of', '_if_task', '__init__'}, named
-
-
-# joblib's own tests, of the wheel: hashing and caching of functions, and pools of workers.
-FOREIGN_STAGES = 'joblib.hashing:hash,joblib.memory:MemorizedFunc.call,joblib.func_inspect:get_func_code,joblib.parallel:Parallel.__call__,joblib.parallel:BatchedCalls.__call__'
-FOREIGN = {'short': ['test_hashing', 'test_func_inspect'], 'long': ['test_memory', 'test_parallel', 'test_memmapping', 'test_cloudpickle_wrapper']}
-
-
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize('part', ['short', pytest.param('long', marks=pytest.mark.soak)])
-def test_tests_of_joblib(run, tmp_path, python, part):
-    """Each case ends as without the library."""
-    verdicts = []
-    for preload in (False, True):
-        report = tmp_path / f'report{preload}.xml'
-        command = [python, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', f'--junit-xml={report}', '--pyargs',
-                   *(f'joblib.test.{name}' for name in FOREIGN[part])]
-        run(command, environment(TFI_STAGES=FOREIGN_STAGES), preload=preload, timeout=500)
-        cases = ElementTree.parse(report).getroot().iter('testcase')
-        verdicts.append({(c.get('classname'), c.get('name')): sorted(child.tag for child in c if child.tag in ('failure', 'error', 'skipped')) for c in cases})
-    assert verdicts[0] == verdicts[1] and len(verdicts[0]) > 50

@@ -243,7 +243,8 @@ static void *reduce_io(struct scope *of)
     const struct process *process = of->process;
     struct io_taken *taken = mem_zero(1, sizeof *taken);
     struct io_scope scope;
-    *taken = (struct io_taken){.rank = process->rank, .pid = process->pid, .worker = -1};
+    *taken = (struct io_taken){
+        .rank = process->rank, .pid = process->pid, .worker = -1, .lacks_calls = selects_stages(process)};
     taken->first = process->has_time ? process->first : INT64_MAX;
     taken->last = process->has_time ? process->last : INT64_MIN;
     io_scope_init(&scope, of);

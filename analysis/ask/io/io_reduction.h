@@ -39,6 +39,7 @@ struct io_taken {
     struct io_row *row;
     size_t rows, capacity;
     uint64_t calls;
+    bool lacks_calls;         /* stages were selected: calls outside them are not in the trace */
     struct map paths;         /* of files, by name */
     struct intervals device;  /* merged: work of devices */
     struct intervals compute; /* merged: the process's own computation, where the rank has no device work */

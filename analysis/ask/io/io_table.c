@@ -191,6 +191,7 @@ void io_table_collect(struct io_table *table, const struct selection *chosen, vo
             (struct io_lates){.most = chosen->options->top ? chosen->options->top : LATE_BATCHES, .idle = -1};
     for (size_t i = 0; i < chosen->processes; i++)
         if (taken[i]) sorted[count++] = taken[i];
+    for (size_t i = 0; i < count; i++) table->lacks_calls |= sorted[i]->lacks_calls && !chosen->options->stage.count;
     if (count) qsort(sorted, count, sizeof(struct io_taken *), by_rank);
     for (size_t i = 0; i < count; i = end) {
         for (end = i + 1; end < count && sorted[end]->rank == sorted[i]->rank; end++) continue;

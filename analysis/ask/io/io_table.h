@@ -35,6 +35,7 @@ struct io_table {
     struct io_sums all;
     struct io_buckets timeline;
     struct io_lates lates; /* with --layout batches */
+    bool lacks_calls;      /* of a process, and --stage is not given */
 };
 
 /* Unites the summaries of the chosen processes. `taken` has a struct io_taken for each. */

@@ -182,6 +182,16 @@ void info_take_member(struct kineto_info *info, struct slice key, struct slice v
         info->bad_base = !json_int(value, &number) || number < 0 || number > 2000000000000000000;
         info->base = info->bad_base ? 0 : number;
     }
+    if (slice_is(key, "tfinject") && *value.at == '{') {
+        struct slice artefact = json_member(value, "artefact");
+        info->is_merge = slice_is(artefact, "\"merge\"");
+    }
+    if (info->is_merge && slice_is(key, "inputs")) {
+        text_add(&info->merged, value.at, value.length);
+        json_padded(&info->merged);
+        info->merged.length = value.length;
+        return;
+    }
     if (slice_is(key, "with_flops")) info->with_flops = json_int(value, &number) && number != 0;
     if (slice_is(key, "host_name")) {
         free(info->host);
@@ -192,6 +202,19 @@ void info_take_member(struct kineto_info *info, struct slice key, struct slice v
         take_devices(info, value);
     } else {
         add_pair(info, "", key, value);
+    }
+}
+
+void info_take_part(struct kineto_info *info, const struct kineto_part *part)
+{
+    struct slice at = {part->members.data, part->members.length}, key, value;
+    info->is_part = true;
+    while (at.length && json_next(&at, &key, &value)) /* times of the merge count from its own base */
+        if (key.at && !slice_is(key, "baseTimeNanoseconds")) info_take_member(info, key, value);
+    info->rank = part->is_guessed ? 0 : part->rank + 1;
+    if (part->host) {
+        free(info->host);
+        info->host = string_format("%s", part->host);
     }
 }
 
@@ -224,6 +247,13 @@ static const struct label *find_label(const struct kineto_info *info, int64_t pi
     return info->labels ? bsearch(&key, info->label, info->labels, sizeof key, by_row) : NULL;
 }
 
+const char *info_process_name(const struct kineto_info *info, int64_t pid)
+{
+    for (size_t i = 0; i < info->labels; i++)
+        if (info->label[i].is_process && info->label[i].pid == pid) return info->label[i].text;
+    return NULL;
+}
+
 static void name_rows(struct kineto_info *info, struct names *names, struct process *process)
 {
     const struct label *label;
@@ -234,8 +264,11 @@ static void name_rows(struct kineto_info *info, struct names *names, struct proc
         if ((label = find_label(info, thread->pid, (int64_t)thread->tid, false)) != NULL)
             thread->name = names_add(names, label->text, strlen(label->text));
     }
-    if (process->pid >= 0 && (label = find_label(info, process->pid, 0, true)) != NULL)
-        process->command = string_format("%s", label->text);
+    if (process->pid >= 0 && (label = find_label(info, process->pid, 0, true)) != NULL) {
+        int64_t rank;
+        size_t skip = info->is_part ? rank_label((struct slice){label->text, strlen(label->text)}, &rank) : 0;
+        process->command = string_format("%s", label->text + skip);
+    }
 }
 
 void info_conclude(struct kineto_info *info, struct names *names, struct process *process, struct notes *notes)
@@ -255,5 +288,6 @@ void info_free(struct kineto_info *info)
     for (size_t i = 0; i < info->labels; i++) free(info->label[i].text);
     free(info->label);
     free(info->host);
+    text_free(&info->merged);
     text_free(&info->pairs);
 }

@@ -7,6 +7,7 @@
 
 #include "model/model.h"
 #include "read/kineto.h"
+#include "read/kineto_parts.h"
 
 /* Threads by pid and tid; `table` is a hash table of index + 1. */
 struct threads_seen {
@@ -37,7 +38,10 @@ struct kineto_info {
     bool with_flops;     /* the profile counted operations; Kineto does not write the counts */
     int64_t rank, world; /* value + 1; 0: unknown */
     char *host;
-    struct text pairs; /* keys and values, each with a zero, as pairs_parse reads them */
+    bool is_merge;      /* of our `merge` */
+    struct text merged; /* its list of inputs, as it stands in the file, padded */
+    bool is_part;       /* the file holds other processes too, and labels name them */
+    struct text pairs;  /* keys and values, each with a zero, as pairs_parse reads them */
     struct label {
         int64_t pid, tid;
         bool is_process;
@@ -47,6 +51,10 @@ struct kineto_info {
 };
 void info_take_member(struct kineto_info *info, struct slice key, struct slice value);
 void info_take_event(struct kineto_info *info, const struct kineto_event *event);
+/* Takes what a merge of several processes says of one of them. */
+void info_take_part(struct kineto_info *info, const struct kineto_part *part);
+/* Returns the name of the process with a pid, as the file has it; NULL if it has none. */
+const char *info_process_name(const struct kineto_info *info, int64_t pid);
 void info_conclude(struct kineto_info *info, struct names *names, struct process *process, struct notes *notes);
 void info_free(struct kineto_info *info);
 

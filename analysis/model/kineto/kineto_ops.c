@@ -50,6 +50,12 @@ static bool is_frame(struct slice name)
     return name.length >= sizeof evaluates - 1 && memcmp(name.at, evaluates, sizeof evaluates - 1) == 0;
 }
 
+/* Of a convolution the numbers are its geometry. Those of others are many, and no answer has them. */
+static bool convolves(struct slice name)
+{
+    return name.at && memmem(name.at, name.length, "conv", 4);
+}
+
 void take_op_detail(const struct kineto_event *event, bool with_flops, uint32_t (*name)(void *, struct slice),
                     void *context, struct op_detail *detail)
 {
@@ -65,6 +71,7 @@ void take_op_detail(const struct kineto_event *event, bool with_flops, uint32_t 
             types = value;
         } else if (is(key, "Concrete Inputs")) {
             concrete = value;
+            if (convolves(event->name)) detail->concrete = name(context, value);
         } else if (is(key, "Sequence number") && json_int(value, &number)) {
             detail->sequence = number;
         } else if (is(key, "Fwd thread id") && json_int(value, &number) && number > 0) {

@@ -6,67 +6,16 @@
  */
 #include "model/load/load_kineto.h"
 
-#include "base/kernel_names.h"
-
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/kineto/kineto_comm.h"
 #include "model/kineto/kineto_axis.h"
-#include "model/kineto/kineto_info.h"
-#include "model/kineto/kineto_npu.h"
 #include "model/kineto/kineto_ops.h"
-#include "model/load/name_cache.h"
+#include "model/load/kineto_keep.h"
 #include "model/step_ranges.h"
 
 /* Limits within which sums and differences fit: 36 years before the base to 73 years after it. */
 static const int64_t FIRST_NS = -((int64_t)1 << 60), LAST_NS = (int64_t)1 << 61, LONGEST_NS = (int64_t)1 << 60;
-
-enum { CATEGORY_CACHE = 64, MOST_CATEGORIES = 4096 };
-
-/* A category of the file. */
-struct tally {
-    char *name;
-    size_t length;
-    enum event_class event_class;
-    bool is_pairs; /* arrows from forward to backward operators */
-    bool is_npu;   /* tasks of an NPU, or arrows from operators to them */
-    bool is_span;  /* an event of the profiler, not of the program */
-    uint64_t count;
-};
-
-struct kineto_load {
-    struct names *names;
-    struct process *process;
-    struct needs needs;
-    struct tally *kind;
-    size_t kinds, kind_capacity;
-    struct names kind_names;             /* name numbers are indices in `kind` */
-    uint32_t kind_cache[CATEGORY_CACHE]; /* index + 1 in `kind` */
-    struct name_cache name_cache;
-    struct threads_seen threads;
-    struct kineto_info info;
-    struct kineto_comm comm;
-    struct npu_tasks npu;
-    uint64_t faults[NO_FAULT];
-    uint64_t other_phase; /* events of an unknown phase */
-    uint32_t events;      /* events before the current one */
-    struct map demangled; /* demangled kernel names, by the names in the file */
-};
-
-/* ---- classes ---- */
-
-static const struct {
-    struct slice name;
-    enum event_class event_class;
-} class_rows[] = {
-#define CATEGORY(name, event_class) {{name, sizeof name - 1}, CLASS_##event_class},
-#define DEVICE_WORD(prefix, word)
-#include "model/categories.def"
-#undef CATEGORY
-#undef DEVICE_WORD
-};
 
 static const struct {
     const char *prefix, *word;
@@ -77,28 +26,6 @@ static const struct {
 #undef CATEGORY
 #undef DEVICE_WORD
 };
-
-static enum event_class class_of(struct slice category)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(class_rows) && category.at; i++) {
-        const struct slice *name = &class_rows[i].name;
-        if (category.length == name->length && memcmp(category.at, name->at, name->length) == 0)
-            return class_rows[i].event_class;
-    }
-    return CLASS_OTHER;
-}
-
-/* Old traces have the profiler's steps among the operators. */
-static enum event_class class_with_name(enum event_class event_class, struct slice name)
-{
-    uint64_t number;
-    return event_class == CLASS_OPERATOR && step_number(name, &number) ? CLASS_ANNOTATION : event_class;
-}
-
-enum event_class kineto_class(struct slice category, struct slice name)
-{
-    return class_with_name(class_of(category), name);
-}
 
 static bool is_pairs(struct slice category)
 {
@@ -138,19 +65,13 @@ enum kineto_table kineto_table(const struct kineto_event *event, enum event_clas
 
 /* ---- caches ---- */
 
-static uint32_t name_of(void *context, struct slice name)
-{
-    struct kineto_load *load = context;
-    return cached_name(&load->name_cache, name);
-}
-
 static void add_tally(struct kineto_load *load, struct slice category)
 {
     load->kind = mem_grow(load->kind, &load->kind_capacity, load->kinds + 1, sizeof *load->kind);
     struct tally *kind = &load->kind[load->kinds++];
     *kind = (struct tally){.name = mem_text(category.at, category.length),
                            .length = category.length,
-                           .event_class = class_of(category),
+                           .event_class = kineto_class_of(category),
                            .is_pairs = is_pairs(category),
                            .is_npu = slice_is(category, "async_npu") || is_npu_task(category),
                            .is_span = slice_is(category, "Trace")};
@@ -179,183 +100,6 @@ static struct tally *tally_of(struct kineto_load *load, const struct kineto_even
     if (place == load->kinds) add_tally(load, category);
     *cached = place + 1;
     return &load->kind[place];
-}
-
-/* ---- keeping ---- */
-
-/* Notes the event that became row `at` of a table. */
-static void note_number(struct kineto_load *load, uint32_t **number, size_t *capacity, size_t at)
-{
-    if (!load->needs.event_numbers) return;
-    *number = mem_grow(*number, capacity, at + 1, sizeof **number);
-    (*number)[at] = load->events;
-}
-
-static void keep_range(struct kineto_load *load, const struct kineto_event *event, uint32_t thread)
-{
-    struct ranges *r = &load->process->ranges;
-    static const char any_step[] = ANY_STEP;
-    bool details = load->needs.details;
-    uint64_t number;
-    bool is_step = step_number(event->name, &number);
-    ranges_reserve(r, 1, details);
-    size_t at = r->table.count++;
-    r->start[at] = event->ts;
-    r->end[at] = event->ts + event->dur;
-    r->id[at] = is_step ? number : NO_ID;
-    r->name[at] = name_of(load, is_step ? (struct slice){any_step, sizeof any_step - 1} : event->name);
-    r->thread[at] = thread;
-    r->domain[at] = NAME_NONE;
-    /* Asynchronous ranges are not marked in the trace, but those of c10d's backends always are (c10d::Work). */
-    r->flags[at] = TFI_RANGE_STAGE | TFI_RANGE_NESTED | (is_backend_work(event->name) ? TFI_RANGE_ASYNC : 0);
-    r->depth[at] = 0;
-    r->step[at] = is_step ? (uint32_t)MIN(number, NO_PLACE - 2) : NO_PLACE;
-    r->cpu[at] = -1;
-    note_number(load, &load->process->numbers.range, &load->process->numbers.range_capacity, at);
-    if (details) r->detail[at] = (struct range_detail){0};
-    if (load->needs.all_spans) {
-        struct op_detail detail = {0};
-        take_op_detail(event, load->info.with_flops, name_of, load, &detail);
-        if (event->has & HAS_EXTERNAL) map_put(&load->process->range_of_id, event->external, (uint32_t)at);
-        if (detail.shapes != NAME_NONE || detail.modules != NAME_NONE || detail.stack != NAME_NONE)
-            range_inputs_add(load->process, at, &detail);
-    }
-}
-
-static void keep_span(struct kineto_load *load, const struct kineto_event *event, uint32_t thread,
-                      enum event_class event_class)
-{
-    struct spans *s = &load->process->spans;
-    spans_reserve(s, 1);
-    size_t at = s->table.count++;
-    s->start[at] = event->ts;
-    s->end[at] = event->ts + event->dur;
-    s->id[at] = event_class == CLASS_API ? (event->has & HAS_CORRELATION ? event->correlation : NO_ID)
-                                         : (event->has & HAS_EXTERNAL ? event->external : NO_ID);
-    s->name[at] = name_of(load, event->name);
-    s->thread[at] = thread;
-    s->event_class[at] = (uint8_t)event_class;
-    note_number(load, &load->process->numbers.span, &load->process->numbers.span_capacity, at);
-    if (load->needs.all_spans && event_class == CLASS_OPERATOR) {
-        struct op_detail detail;
-        take_op_detail(event, load->info.with_flops, name_of, load, &detail);
-        op_details_add(&s->details, at, &detail);
-    }
-    if (load->needs.all_spans && event_class == CLASS_API && !(event->has & HAS_EXTERNAL && event->external))
-        bits_add(&load->process->unlinked, at);
-    if (event_class == CLASS_OPERATOR && event->has & HAS_STREAM && event->stream != -1) {
-        struct process *p = load->process;
-        p->streamed = mem_grow(p->streamed, &p->streamed_capacity, p->streamed_count + 1, sizeof *p->streamed);
-        p->streamed[p->streamed_count++] = (uint32_t)at;
-    }
-}
-
-/* Returns the lane of a work. If its arguments name no stream, its row does: "stream 7", or a number. */
-static uint32_t lane_of(struct kineto_load *load, const struct kineto_event *event)
-{
-    int64_t device = event->has & HAS_DEVICE ? event->device : event->has & HAS_PID ? event->pid : -1;
-    int64_t stream = event->has & HAS_STREAM ? event->stream : event->has & HAS_TID ? event->tid : -1;
-    static const char prefix[] = "stream ";
-    size_t skip = sizeof prefix - 1;
-    if (!(event->has & (HAS_STREAM | HAS_TID)) && event->tid_text.length > skip &&
-        memcmp(event->tid_text.at, prefix, skip) == 0) {
-        struct number number;
-        json_number(event->tid_text.at + skip, 0, &number);
-        stream = number.state == NUMBER_GOOD && number.magnitude <= INT64_MAX ? (int64_t)number.magnitude : -1;
-    }
-    return process_lane(load->process, device, stream, event->has & HAS_STREAM);
-}
-
-/* Returns the demangled name of a kernel if the profiler left it mangled; each name is demangled once. */
-static uint32_t kernel_name(struct kineto_load *load, struct slice name)
-{
-    uint32_t number = name_of(load, name);
-    bool mangled = name.length > 2 && memcmp(name.at, "_Z", 2) == 0;
-    if (!mangled || load->names->are_of_kineto) return number;
-    uint32_t known = map_get(&load->demangled, number);
-    if (known == MAP_NONE) {
-        char *text = mem_text(name.at, name.length), *shown = demangled_name(text);
-        known = shown ? names_add(load->names, shown, strlen(shown)) : number;
-        map_put(&load->demangled, number, known);
-        free(shown);
-        free(text);
-    }
-    return known;
-}
-
-static bool is_copy(const struct kineto_event *event, enum event_class event_class)
-{
-    return event_class == CLASS_MEMCPY || event_class == CLASS_MEMSET ||
-           (event->name.length > 3 && (memcmp(event->name.at, "Mem", 3) == 0 || memcmp(event->name.at, "dma", 3) == 0));
-}
-
-static void take_copied(struct process *p, const struct kineto_event *event, size_t work)
-{
-    struct slice at = event->args, key, value;
-    struct copied copied = {.work = (uint32_t)work};
-    int64_t bytes;
-    while (at.at && json_next(&at, &key, &value)) {
-        if (json_is_key(key, "bytes") && json_int(value, &bytes) && bytes >= 0) {
-            copied.has_bytes = true;
-            copied.bytes = (uint64_t)bytes;
-        } else if (json_is_key(key, "memory bandwidth (GB/s)")) {
-            copied.gbs = json_double(value);
-            if (!isfinite(copied.gbs)) copied.gbs = 0;
-        }
-    }
-    process_copied(p, copied);
-}
-
-static void take_waited(struct process *p, const struct kineto_event *event, size_t work)
-{
-    struct slice at = event->args, key, value;
-    struct waited waited = {.work = (uint32_t)work, .stream = -1, .correlation = NO_ID};
-    int64_t number;
-    while (at.at && json_next(&at, &key, &value))
-        if (json_is_key(key, "wait_on_stream") && json_int(value, &number) && number >= 0) waited.stream = number;
-        else if (json_is_key(key, "wait_on_cuda_event_record_corr_id") && json_int(value, &number) && number >= 0)
-            waited.correlation = (uint64_t)number;
-    if (waited.stream < 0 && waited.correlation == NO_ID) return;
-    p->waited = mem_grow(p->waited, &p->waited_capacity, p->waited_count + 1, sizeof *p->waited);
-    p->waited[p->waited_count++] = waited;
-}
-
-static void keep_work(struct kineto_load *load, const struct kineto_event *event, enum event_class event_class)
-{
-    struct works *w = &load->process->works;
-    works_reserve(w, 1);
-    size_t at = w->table.count++;
-    w->start[at] = event->ts;
-    w->end[at] = event->ts + event->dur;
-    w->correlation[at] = event->has & HAS_CORRELATION ? event->correlation : NO_ID;
-    w->external[at] = event->has & HAS_EXTERNAL ? event->external : NO_ID;
-    w->name[at] = kernel_name(load, event->name);
-    w->lane[at] = lane_of(load, event);
-    w->event_class[at] = (uint8_t)event_class;
-    note_number(load, &load->process->numbers.work, &load->process->numbers.work_capacity, at);
-    if (load->needs.copied && is_copy(event, event_class)) take_copied(load->process, event, at);
-    if (load->needs.filling && event_class == CLASS_KERNEL) take_filling(event, load->process, at);
-    if (load->needs.waited && event_class == CLASS_SYNC) take_waited(load->process, event, at);
-    if (load->needs.device && event_class == CLASS_KERNEL && comm_describes(event))
-        map_put(&load->process->described, at, 1);
-    if (load->needs.collectives && event_class == CLASS_KERNEL)
-        comm_take_kernel(&load->comm, load->process, event, w->name[at]);
-    if (!load->needs.device) { /* only the collective is wanted */
-        struct collectives *c = &load->process->collectives;
-        if (c->count && c->collective[c->count - 1].work == at) c->collective[c->count - 1].work = NO_WORK;
-        w->table.count--;
-    }
-}
-
-static void keep_forward(struct kineto_load *load, const struct kineto_event *event, uint32_t thread)
-{
-    struct forwards *f = &load->process->forwards;
-    forwards_reserve(f, 1);
-    size_t at = f->table.count++;
-    f->id[at] = event->id;
-    f->time[at] = event->ts;
-    f->thread[at] = thread;
-    f->is_forward[at] = event->phase == 's';
 }
 
 /* ---- each event ---- */
@@ -398,12 +142,12 @@ static void take_more(struct kineto_load *load, const struct kineto_event *event
         take_block(event, &load->process->ooms);
     else if (load->needs.counters && event->phase == 'X' && is_whole(event) &&
              slice_is(event->category, "cuda_profiler_range"))
-        take_counters(event, kernel_name(load, event->name), name_of, load, &load->process->counters);
+        keep_counters(load, event);
 }
 
 static void take_whole(struct kineto_load *load, const struct kineto_event *event, const struct tally *kind)
 {
-    enum event_class event_class = class_with_name(kind->event_class, event->name);
+    enum event_class event_class = kineto_class_with_name(kind->event_class, event->name);
     const struct needs needs = load->needs;
     uint32_t thread = 0;
     if (event->phase == 'X' && !kind->is_span) extend(load->process, event);
@@ -461,6 +205,7 @@ static void take_event(struct kineto_load *load, const struct kineto_event *even
     }
     struct tally *kind = tally_of(load, event);
     kind->count++;
+    rows_take(&load->rows, event, event->phase == 'X' ? kind->event_class : CLASS_OTHER);
     if (event->phase != 'M') load->process->earliest = MIN(load->process->earliest, event->ts);
     if (event->phase == 'M') {
         info_take_event(&load->info, event);
@@ -533,9 +278,8 @@ static void load_begin(struct kineto_load *load)
     load->process->earliest = LAST_NS;
 }
 
-static bool load_end(struct kineto_load *load, bool usable, const struct kineto_damage *damage, struct notes *notes)
+static void load_free(struct kineto_load *load)
 {
-    if (usable) conclude(load, damage, notes);
     for (size_t i = 0; i < load->kinds; i++) free(load->kind[i].name);
     free(load->kind);
     names_free(&load->kind_names);
@@ -544,35 +288,106 @@ static bool load_end(struct kineto_load *load, bool usable, const struct kineto_
     threads_free(&load->threads);
     comm_free(&load->comm);
     npu_free(&load->npu);
+    rows_free(&load->rows);
     info_free(&load->info);
+}
+
+static bool load_end(struct kineto_load *load, bool usable, const struct kineto_damage *damage, struct notes *notes)
+{
+    if (usable) conclude(load, damage, notes);
+    load_free(load);
     return usable;
 }
 
-/* Returns false if the reading does not count (load_kineto.h). */
-static bool load_once(const char *path, struct names *names, struct needs needs, struct process *process,
-                      struct notes *notes, atomic_ullong *done, bool *usable)
+/* One reading of a file. */
+struct once {
+    const char *path;
+    struct names *names;
+    struct needs needs;
+    struct notes *notes;
+    atomic_ullong *done;
+};
+
+/* Finds the processes of a file that holds several. */
+static void divide(struct kineto_load *load, const struct once *once)
 {
-    struct kineto_load load = {.names = names, .process = process, .needs = needs};
+    struct kineto_parts **parts = load->parts;
+    *parts = rows_divide(&load->rows, &load->info);
+    if (*parts) rows_find_launches(&load->rows, *parts, once->path, &load->process->way);
+    else if (load->info.is_merge && load->rows.parts && load->rows.parts->count == 1)
+        info_take_part(&load->info, &load->rows.parts->part[0]);
+}
+
+/* Returns false if the reading does not count (load_kineto.h). */
+static bool load_once(const struct once *once, struct process *process, struct kineto_parts **parts, bool *usable)
+{
+    struct kineto_load load = {.names = once->names, .process = process, .needs = once->needs, .parts = parts};
     const struct kineto_sink sink = {.context = &load, .event = on_event, .member = on_member};
     struct kineto_damage damage;
     load_begin(&load);
-    *usable = kineto_read(path, &process->way, &sink, &damage, notes, done);
-    *usable = load_end(&load, *usable, &damage, notes);
+    *usable = kineto_read(once->path, &process->way, &sink, &damage, once->notes, once->done);
+    const struct stream_way *way = &process->way;
+    if (way->parts) info_take_part(&load.info, &way->parts->part[way->part]);
+    else if (*usable) divide(&load, once);
+    *usable = load_end(&load, *usable, &damage, once->notes);
     return !damage.in_doubt;
 }
 
 bool load_kineto(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
-                 struct process *process, struct notes *notes, atomic_ullong *done)
+                 struct process *process, struct notes *notes, atomic_ullong *done, struct kineto_parts **parts)
 {
+    const struct once once = {path, names, needs, notes, done};
     bool usable;
-    if (load_once(path, names, needs, process, notes, done, &usable)) return usable;
-    struct stream_way exact = {.how = way->how, .exact = true, .threads = way->threads};
+    if (load_once(&once, process, parts, &usable)) return usable;
+    struct stream_way exact = *way;
+    exact.exact = true;
     const char *kind = process->kind;
     process_free(process);
     process_init(process, path, kind);
     process->way = exact;
-    load_once(path, names, needs, process, notes, done, &usable);
+    load_once(&once, process, parts, &usable);
     return usable;
+}
+
+/* ---- several processes ---- */
+
+struct many {
+    const struct kineto_parts *parts;
+    struct kineto_load *load;
+};
+
+static void on_event_of_many(void *context, const struct kineto_event *event)
+{
+    struct many *many = context;
+    struct kineto_event own = *event;
+    on_event(&many->load[kineto_part(many->parts, &own)], &own);
+}
+
+static void on_member_of_many(void *context, struct slice key, struct slice value)
+{
+    struct many *many = context;
+    for (size_t i = 0; i < many->parts->count; i++) on_member(&many->load[i], key, value);
+}
+
+void load_kineto_parts(const char *path, const struct kineto_parts *parts, struct names *names, struct needs needs,
+                       struct process *process, struct notes *notes, atomic_ullong *done)
+{
+    struct many many = {parts, mem_zero(parts->count, sizeof *many.load)};
+    const struct kineto_sink sink = {.context = &many, .event = on_event_of_many, .member = on_member_of_many};
+    struct kineto_damage damage;
+    struct stream_way way = process->way;
+    way.part = PART_ALL;
+    for (size_t i = 0; i < parts->count; i++) {
+        many.load[i] = (struct kineto_load){.names = names, .process = &process[i], .needs = needs};
+        load_begin(&many.load[i]);
+    }
+    kineto_read(path, &way, &sink, &damage, notes, done);
+    for (size_t i = 0; i < parts->count; i++) {
+        info_take_part(&many.load[i].info, &parts->part[i]);
+        if (i) damage.bad = 0; /* counted once */
+        load_end(&many.load[i], true, &damage, notes);
+    }
+    free(many.load);
 }
 
 bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, struct needs needs,

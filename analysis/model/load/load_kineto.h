@@ -2,11 +2,9 @@
 #ifndef TFA_LOAD_KINETO_H
 #define TFA_LOAD_KINETO_H
 
+#include "model/kineto/kineto_class.h"
 #include "model/model.h"
 #include "read/kineto.h"
-
-/* Returns the class of a category by categories.def: old and new names, of every vendor. */
-enum event_class kineto_class(struct slice category, struct slice name);
 
 /* Returns the table of an event. If everything is wanted, the n-th event of a table in the file has index n in the
  * model. */
@@ -17,9 +15,12 @@ enum kineto_table kineto_table(const struct kineto_event *event, enum event_clas
 bool kineto_is_kept(const struct kineto_event *event);
 
 /* Both return false if the trace is unusable; a note gives the reason. `process` is initialised, and the caller
- * frees it in both cases. */
+ * frees it in both cases. If the file holds several processes, *parts is set, and `process` has the events of all. */
 bool load_kineto(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
-                 struct process *process, struct notes *notes, atomic_ullong *done);
+                 struct process *process, struct notes *notes, atomic_ullong *done, struct kineto_parts **parts);
+/* Loads all processes of such a file, each into one of `process`, in one reading. */
+void load_kineto_parts(const char *path, const struct kineto_parts *parts, struct names *names, struct needs needs,
+                       struct process *process, struct notes *notes, atomic_ullong *done);
 bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, struct needs needs,
                        struct process *process, struct notes *notes);
 

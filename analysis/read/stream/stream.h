@@ -37,11 +37,15 @@ struct stream_ahead {
     void (*scan)(const void *shared, char *at, const char *end, void *found);
 };
 
+struct kineto_parts;
+
 /* How to open a file and read it. */
 struct stream_way {
     enum file_how how;
-    bool exact;       /* inflate with zlib alone (unpack_file) */
-    unsigned threads; /* that may parse it, besides the one that inflates; 0 means 1 */
+    bool exact;                       /* inflate with zlib alone (unpack_file) */
+    unsigned threads;                 /* that may parse it, besides the one that inflates; 0 means 1 */
+    const struct kineto_parts *parts; /* of a Kineto trace of several processes, which the input owns; else NULL */
+    uint32_t part;                    /* the process to read, or PART_ALL */
 };
 
 enum { STREAM_BLOCKS = 4, STREAM_MOST_THREADS = 6, STREAM_MOST_BLOCKS = STREAM_BLOCKS + 2 * STREAM_MOST_THREADS };
