@@ -122,10 +122,36 @@ static struct mapping {
     const struct tfi_path *file;
 } * mappings;                /* NULL until the first mapping */
 static unsigned nr_mappings; /* places ever used */
+static unsigned nr_live;     /* places in use */
+
+/* Allocators unmap and advise memory of no file all the time, and few parts of the address space have mapped files. A
+ * part is 2 MiB; those 8 GiB apart share a mark. A mark stays. */
+enum { PART_BITS = 21, PARTS = 4096 };
+static uint8_t marks[PARTS];
+
+static uintptr_t parts_of(const void *address, size_t bytes)
+{
+    uintptr_t from = (uintptr_t)address, parts = ((from + bytes - !!bytes) >> PART_BITS) - (from >> PART_BITS) + 1;
+    return parts < PARTS ? parts : PARTS;
+}
+
+static void mark(const void *address, size_t bytes)
+{
+    uintptr_t first = (uintptr_t)address >> PART_BITS, parts = parts_of(address, bytes);
+    for (uintptr_t i = 0; i < parts; i++) __atomic_store_n(&marks[(first + i) % PARTS], 1, __ATOMIC_RELAXED);
+}
+
+static bool may_have_files(const void *address, size_t bytes)
+{
+    uintptr_t first = (uintptr_t)address >> PART_BITS, parts = parts_of(address, bytes);
+    for (uintptr_t i = 0; i < parts; i++)
+        if (__atomic_load_n(&marks[(first + i) % PARTS], __ATOMIC_RELAXED)) return true;
+    return false;
+}
 
 const struct tfi_path *tfi_mapped_file(const void *address)
 {
-    unsigned used = __atomic_load_n(&nr_mappings, __ATOMIC_ACQUIRE);
+    unsigned used = may_have_files(address, 1) ? __atomic_load_n(&nr_mappings, __ATOMIC_ACQUIRE) : 0;
     for (unsigned i = 0; i < used; i++) {
         uintptr_t start = __atomic_load_n(&mappings[i].start, __ATOMIC_ACQUIRE);
         if (start && (uintptr_t)address >= start && (uintptr_t)address < mappings[i].end) return mappings[i].file;
@@ -136,11 +162,13 @@ const struct tfi_path *tfi_mapped_file(const void *address)
 void tfi_mapped(const void *address, size_t bytes, const struct tfi_path *file)
 {
     if (!tfi_map_once(&mappings, MAPPINGS * sizeof *mappings)) return tfi_count_drop(TFI_DROP_MAPPINGS, 1);
-    for (unsigned i = 0; i < MAPPINGS; i++) {
+    for (unsigned i = 0; i < MAPPINGS && __atomic_load_n(&nr_live, __ATOMIC_RELAXED) < MAPPINGS; i++) {
         uintptr_t none = 0;
         if (__atomic_load_n(&mappings[i].start, __ATOMIC_RELAXED)) continue;
         if (!__atomic_compare_exchange_n(&mappings[i].start, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
             continue;
+        __atomic_add_fetch(&nr_live, 1, __ATOMIC_RELAXED);
+        mark(address, bytes);
         mappings[i].end = (uintptr_t)address + bytes;
         mappings[i].file = file;
         __atomic_store_n(&mappings[i].start, (uintptr_t)address, __ATOMIC_RELEASE);
@@ -155,11 +183,12 @@ void tfi_mapped(const void *address, size_t bytes, const struct tfi_path *file)
 
 void tfi_unmapped(const void *address, size_t bytes)
 {
-    unsigned used = __atomic_load_n(&nr_mappings, __ATOMIC_ACQUIRE);
+    unsigned used = may_have_files(address, bytes) ? __atomic_load_n(&nr_mappings, __ATOMIC_ACQUIRE) : 0;
     uintptr_t from = (uintptr_t)address;
     for (unsigned i = 0; i < used; i++) {
         uintptr_t start = __atomic_load_n(&mappings[i].start, __ATOMIC_ACQUIRE);
-        if (start > 1 && start >= from && mappings[i].end - from <= ((bytes + 4095) & ~(size_t)4095))
-            __atomic_store_n(&mappings[i].start, 0, __ATOMIC_RELEASE);
+        if (start <= 1 || start < from || mappings[i].end - from > ((bytes + 4095) & ~(size_t)4095)) continue;
+        if (__atomic_compare_exchange_n(&mappings[i].start, &start, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+            __atomic_sub_fetch(&nr_live, 1, __ATOMIC_RELAXED);
     }
 }

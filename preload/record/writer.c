@@ -172,14 +172,34 @@ void tfi_writer_begin(const struct tfi_text *info)
     begin_writing();
 }
 
+/* Room that chunks leave for the blocks of the end, so that a full trace can still say that it is full. */
+#define END_BYTES (16u << 10)
+
+static uint64_t waiting_strings(void)
+{
+    return tfi_pool_strings_used() - trace.strings_done;
+}
+
+/* True if a chunk, with the strings that precede it, would exceed the cap, or one did before. A later chunk that would still fit is left out too: a record
+ * behind a gap would make everything open at the cap seem to last until then. */
+static bool over_cap(uint32_t bytes)
+{
+    if (!trace.told_cap && trace.size + waiting_strings() + bytes + END_BYTES <= cap_mb << 20) return false;
+    if (!trace.told_cap)
+        tfi_log(TFI_LOG_WARN, "%s/%s has reached TFI_MAX_MB=%lu; later records are dropped and counted", file.dir->path,
+                file.name, (unsigned long)cap_mb);
+    trace.told_cap = true;
+    return true;
+}
+
+/* Beyond the cap strings stay out too, but for the few of the library's own rows: no chunk follows that would use them. */
 static bool flush_strings(void)
 {
     if (!begin_writing()) return false;
-    uint64_t used = tfi_pool_strings_used();
-    if (used == trace.strings_done) return true;
-    if (!append_plain(TFI_BLOCK_STRINGS, tfi_pool_strings() + trace.strings_done, used - trace.strings_done))
-        return false;
-    trace.strings_done = used;
+    uint64_t bytes = waiting_strings();
+    if (!bytes || (over_cap(0) && trace.size + bytes + END_BYTES / 2 > cap_mb << 20)) return true;
+    if (!append_plain(TFI_BLOCK_STRINGS, tfi_pool_strings() + trace.strings_done, bytes)) return false;
+    trace.strings_done += bytes;
     return true;
 }
 
@@ -234,21 +254,6 @@ static void tell_drops(void)
         rows[n++] = (struct tfi_rec_drop){{TFI_KIND_drop, sizeof rows[0]}, cause, tfi_ticks(), count};
     }
     append_library(rows, n * (uint32_t)sizeof rows[0]);
-}
-
-/* Room that chunks leave for the blocks of the end, so that a full trace can still say that it is full. */
-#define END_BYTES (16u << 10)
-
-/* True if a chunk would exceed the cap, or one did before. A later chunk that would still fit is left out too: a record
- * behind a gap would make everything open at the cap seem to last until then. */
-static bool over_cap(uint32_t bytes)
-{
-    if (!trace.told_cap && trace.size + bytes + END_BYTES <= cap_mb << 20) return false;
-    if (!trace.told_cap)
-        tfi_log(TFI_LOG_WARN, "%s/%s has reached TFI_MAX_MB=%lu; later records are dropped and counted", file.dir->path,
-                file.name, (unsigned long)cap_mb);
-    trace.told_cap = true;
-    return true;
 }
 
 /* Appends a chunk's payload; the caller holds the lock. Returns 0, or the reason it is not in the trace (enum

@@ -164,6 +164,13 @@ ROWS = [
     row('drops-not-counted', 'weather.py::test_cap', 'preload/record/writer.c',
         'tfi_count_drop(drop, head.records);',
         '(void)0;'),
+    # Names go on beyond the cap.
+    row('names-beyond-the-cap', 'little.py::test_names_count_for_the_cap', 'preload/record/writer.c',
+        'if (!bytes || (over_cap(0) && trace.size + bytes + END_BYTES / 2 > cap_mb << 20)) return true;',
+        'if (!bytes) return true;'),
+    # Only the first part of a mapping is known to have a file.
+    row('mapping-known-at-its-start', 'signals.py::test_a_large_mapping', 'preload/io/descriptors.c',
+        'return parts < PARTS ? parts : PARTS;', 'return parts < 1 ? parts : 1;'),
     # The end of a range of one domain closes ranges of another domain.
     row('pop-ignores-the-domain', 'nvtx.py::test_push_and_pop', 'preload/stage/open_stack.c',
         '    if (place && !place->innermost) return -1;',

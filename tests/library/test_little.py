@@ -61,6 +61,25 @@ for i in range(20000): os.access("/dev/null", i % 7)
 '''
 
 
+# Names without end.
+NAMES = """import ctypes, sys
+ours = ctypes.CDLL(None)
+for i in range(int(sys.argv[1])):
+    ours.tfi_range_push(b"%d" % i + b"x" * 100)
+    ours.tfi_range_pop()
+"""
+
+
+def test_names_count_for_the_cap(run, analyze):
+    """TFI_MAX_MB holds for names too, which had no limit; the stages that are in the trace have their names."""
+    result = run([sys.executable, '-S', '-c', NAMES, 100000], {'TFI_MAX_MB': '1'})
+    trace = only(scripted.traces(result.dir))
+    assert result.rc == 0 and 'TFI_MAX_MB=1' in result.err and 200 * KIB < trace.path.stat().st_size <= KIB * KIB
+    row, = analyze('info', result.dir, rc=3)['rows']
+    stages = analyze('stages', result.dir, rc=3)['rows']
+    assert row['lost']['cap'] > 0 and len(stages) > 100 and all(stage['stage'].endswith('x') for stage in stages)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason='needs root to mount a small tmpfs')
 def test_full_disk_while_the_pool_grows(run, analyze, tmp_path):
     """The live file cannot get the pages of its next chunks: the program ends as without the library, and every call is there or counted."""

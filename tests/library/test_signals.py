@@ -267,6 +267,37 @@ def test_memory_without_a_file(run, tmp_path):
     assert result.rc == 0 and [(r.name, r.path.rsplit('/', 1)[-1]) for r in calls] == [(n, 'maps.c') for n in ('mmap', 'madvise', 'munmap')]
 
 
+LARGE_MAPS = r'''
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void)
+{
+    enum { PAGE = 4096 };
+    int file = open("large", O_RDWR | O_CREAT, 0600);
+    size_t bytes = (size_t)20 << 30, ends[] = {0, bytes / 2, bytes - PAGE};
+    if (ftruncate(file, (off_t)bytes) != 0) return 1;
+    char *map = mmap(0, bytes, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, file, 0);
+    char *none = mmap(0, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < 3; i++) madvise(map + ends[i], PAGE, MADV_RANDOM);
+    madvise(none, PAGE, MADV_RANDOM);
+    munmap(map, bytes);
+    mmap(map, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    madvise(map, PAGE, MADV_NORMAL);
+    return 0;
+}
+'''
+
+
+def test_a_large_mapping(run, tmp_path):
+    """Calls on any part of a mapping name its file; after its end, and beside it, no call on memory does."""
+    result = run([compiled(tmp_path, 'maps', LARGE_MAPS)], {'TFI_ACTIVITIES': 'io'})
+    calls = [r for trace in scripted.traces(result.dir) for r in iotrace.records(trace) if r.name in ('mmap', 'madvise', 'munmap')]
+    named = [r.name for r in calls if r.path and r.path.endswith('/large')]
+    assert result.rc == 0 and named == ['mmap', 'madvise', 'madvise', 'madvise', 'munmap'] and len(calls) == len(named)
+
+
 # ---- credentials ----
 
 def test_users_and_groups(run, victim):
