@@ -220,7 +220,8 @@ static void add_gpus(struct tfi_text *text)
 {
     char path[32];
     uint64_t count = 0;
-    for (unsigned i = 0; i < MOST_GPUS; i++) {
+    bool has_driver = syscall(SYS_faccessat, -1, "/dev/nvidiactl", 0) == 0;
+    for (unsigned i = 0; i < MOST_GPUS && has_driver; i++) {
         tfi_fmt(path, sizeof path, "/dev/nvidia%u", i);
         count += syscall(SYS_faccessat, -1, path, 0) == 0;
     }

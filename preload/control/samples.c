@@ -18,6 +18,7 @@
 #include "record/clock.h"
 #include "record/thread.h"
 #include "record/worker.h"
+#include "record/writer.h"
 
 #define INTERVAL_MS 1000u
 #define LOCK_MS 500u
@@ -106,12 +107,11 @@ void tfi_samples_awake(struct tfi_thread *t)
 bool tfi_samples_finish(void)
 {
     if (!tfi_lock_within(&lock, LOCK_MS)) return false;
-    if (next) {
-        tfi_lane_open(&lane, gen);
-        take_sample(&lane);
-    }
+    struct tfi_rec_process_sample last = {.rec = {TFI_KIND_process_sample, sizeof last}};
+    bool is_read = next && read_sample(&last);
     __atomic_store_n(&next, 0, __ATOMIC_RELAXED);
     tfi_lane_close(&lane);
+    if (is_read) tfi_writer_append_own(&last, sizeof last); /* the lane's chunk would start the background thread */
     tfi_kernel_file_close(&process);
     tfi_kernel_file_close(&cgroup);
     tfi_unlock(&lock);
