@@ -302,12 +302,31 @@ static bool has_memory(void)
     return ring && places && seen;
 }
 
+/* Asks for short turns, which begin soon (Linux 6.12). Otherwise, where no processor is idle, a look begins when the
+ * program's thread has used up its turn or waits, and so finds what comes late in it: a function of 2 ms that had 21 % of
+ * the time got 15 % of the samples. */
+static void take_short_turns(void)
+{
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } turns = {.size = sizeof turns};
+    if (syscall(SYS_sched_getattr, 0, &turns, sizeof turns, 0) != 0 || turns.policy != 0) return;
+    turns.size = sizeof turns;
+    turns.runtime = 100000;
+    syscall(SYS_sched_setattr, 0, &turns, 0);
+}
+
 static void loop(struct tfi_worker *self)
 {
     enum { OWN_TABLE = 2 }; /* CLOSE_RANGE_UNSHARE */
     uint64_t due = tfi_monotonic_ns(), cost = 0;
     int status;
     longest = (uint64_t)(1e9 / tfi_clock_ns_per_tick());
+    take_short_turns();
     has_table = syscall(SYS_close_range, 0u, ~0u, OWN_TABLE) == 0;
     if (!has_memory() || !tfi_outside.layout || tfi_outside.layout->gil < 0) return;
     for (;;) {
