@@ -39,6 +39,7 @@ enum {
     TRACELENS_RULES = 2097152,
     VERSIONED = 4194304,
     PEAKS = 33554432,
+    FINDINGS = 134217728,
     COMMAND_LINE = 524288 /* words behind `--` are a command line */
 };
 

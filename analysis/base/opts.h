@@ -108,7 +108,7 @@ struct options {
     double from, to;             /* seconds; NAN: not given */
     uint64_t top;                /* 0: all */
     bool exclusive;
-    bool nodes;
+    bool nodes, all;
     char *overlay;
     char *et; /* path */
     bool help, version;

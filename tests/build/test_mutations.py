@@ -215,7 +215,7 @@ ROWS = [
         'CATEGORY("cuda_driver", API)\n',
         ''),
     # Kernels are given to the stage of another launch.
-    row('correlation-shifted', 'kineto.py::test_innermost_stage_at_the_launch', 'analysis/model/load/load_kineto.c',
+    row('correlation-shifted', 'kineto.py::test_innermost_stage_at_the_launch', 'analysis/model/load/kineto_keep.c',
         's->id[at] = event_class == CLASS_API ? (event->has & HAS_CORRELATION ? event->correlation : NO_ID)',
         's->id[at] = event_class == CLASS_API ? (event->has & HAS_CORRELATION ? event->correlation + 1 : NO_ID)'),
     # All kernels belong to the outermost stage.

@@ -60,6 +60,8 @@ extern const struct reduction wall_reduction;
 /* Unites the summaries of the chosen processes by rank and fills the times. `taken` has a struct wall for each, which is
  * empty afterwards. */
 void walls_collect(struct walls *walls, const struct selection *chosen, void *const *taken);
+/* The same for processes that are loaded with wall_needs. */
+void walls_of_model(struct walls *walls, const struct selection *chosen);
 void walls_free(struct walls *walls);
 void wall_free(struct wall *wall);
 

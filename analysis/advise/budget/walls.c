@@ -168,6 +168,19 @@ void walls_collect(struct walls *walls, const struct selection *chosen, void *co
     walls->count = kept;
 }
 
+void walls_of_model(struct walls *walls, const struct selection *chosen)
+{
+    void **taken = mem_zero(chosen->processes, sizeof *taken);
+    for (size_t i = 0; i < chosen->processes; i++) {
+        struct scope *scope = scope_begin(chosen, i);
+        taken[i] = wall_reduction.take(scope);
+        scope_end(scope);
+    }
+    walls_collect(walls, chosen, taken);
+    for (size_t i = 0; i < chosen->processes; i++) wall_reduction.free(taken[i]);
+    free(taken);
+}
+
 void walls_free(struct walls *walls)
 {
     for (size_t i = 0; i < walls->count; i++) wall_free(&walls->wall[i]);

@@ -17,8 +17,7 @@ struct needs roofline_needs(const struct options *options)
                           .launches = true,
                           .operators = true,
                           .operator_details = true,
-                          .operators_of_work = true,
-                          .stream = STREAM_HELD};
+                          .operators_of_work = true};
 }
 
 static const char *name_of_device(const struct process *process)

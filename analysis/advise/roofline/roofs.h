@@ -24,7 +24,7 @@ struct roofline {
     const char *gpu; /* of --gpu */
     int64_t device_ns, modelled_ns;
     uint64_t works;
-    size_t impossible;                        /* rows faster than their bound by a tenth */
+    size_t impossible;               /* rows faster than their bound by a tenth */
     bool lacks_device, lacks_shapes; /* of some process */
     struct left_rows left;
 };

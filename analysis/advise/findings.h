@@ -1,0 +1,52 @@
+/* findings.h - findings: what takes a rank's time without need, from facts that other questions have.
+ *
+ * Headrooms are taken out of the leaves of the budget, rule by rule in the order of advise.def, so that those of a rank
+ * never sum to more than its leaves have. What could not be looked at is named, with what would make it possible.
+ */
+#ifndef TFA_FINDINGS_H
+#define TFA_FINDINGS_H
+
+#include "advise/budget/wall.h"
+#include "advise/roofline/roofs.h"
+
+enum severity {
+    SEVERITY_NOTE,
+    SEVERITY_FINDING,
+    SEVERITY_PROBLEM
+}; /* below 1 % of the rank's time, below 10 %, above */
+extern const char *const severity_names[];
+
+struct evidence {
+    char *what, *command;
+};
+
+struct finding {
+    const char *id, *cause, *fix, *confirm, *confidence;
+    char *text;
+    enum severity severity;
+    int64_t rank, headroom; /* nanoseconds */
+    uint32_t stage, where;  /* names: of a stage, of an operator; NAME_NONE: none */
+    struct evidence evidence[3];
+    size_t evidences;
+};
+
+struct not_judged {
+    const char *what, *how; /* how to make it possible */
+    char *why;
+};
+
+struct advice {
+    struct finding *finding;
+    size_t findings, finding_capacity;
+    struct not_judged *not_judged;
+    size_t unjudged, unjudged_capacity;
+};
+
+struct needs advise_needs(const struct options *options);
+/* Judges the chosen processes. The walls and the roofline are those of the same selection. The findings come sorted, the
+ * largest headroom first. */
+void advise(struct advice *advice, const struct selection *chosen, const struct walls *walls,
+            const struct roofline *roofline);
+void advice_free(struct advice *advice);
+
+#endif
