@@ -5,6 +5,7 @@ reads the log. Names, streams, counts and durations are equal to the nanosecond,
 """
 
 import json
+import shlex
 from collections import Counter, defaultdict
 from itertools import accumulate
 
@@ -235,6 +236,23 @@ def test_breakdown(pipeline, analyze):
     assert (totals['via_only'], totals['via_none'], totals['without_launch']) == (3, 1, 0)
     mangled = {r['name'] for r in analyze('breakdown', pipeline.directory, '--names', 'mangled')['rows']}
     assert '_Z11text_encodePfi' in mangled and not any('(' in name for name in mangled)
+
+
+def test_ncu_plan(pipeline, analyze):
+    """The launches that ncu would count with each printed filter, skip and count, by the log, are of the row's stage and kernel."""
+    rows = json.loads(analyze('ncu', 'plan', pipeline.directory, '--top', '99', '--format', 'json', format=None).out)['rows']
+    launched = sorted(pipeline.works('kernel'), key=lambda w: (w.call.start, w.start))
+    assert {(r['stage'], r['kernel']) for r in rows} == {(innermost(w), w.name) for w in launched if 'nccl' not in w.name}
+    mangled = {name: symbol for symbol, name in DEMANGLED.items()}
+    for row in rows:
+        words = shlex.split(row['command'])
+        value = dict(zip(words, words[1:]))
+        name = value['--kernel-name']
+        assert value['--kernel-name-base'] == ('mangled' if name.startswith('_Z') else 'function')
+        counted = [w for w in launched if mangled.get(w.name, w.name) == name]
+        skip, count = int(value['--launch-skip']), int(value['--launch-count'])
+        measured = counted[skip:skip + count]
+        assert len(measured) == count and {(innermost(w), w.name) for w in measured} == {(row['stage'], row['kernel'])} and row['doubt'] is None
 
 
 def test_stages(pipeline, analyze):
