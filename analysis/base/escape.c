@@ -87,6 +87,17 @@ void text_json(struct text *text, const char *json, size_t length)
     }
 }
 
+bool is_ascii(const char *text, size_t length)
+{
+    uint64_t word, all = 0;
+    for (; length >= sizeof word; text += sizeof word, length -= sizeof word) {
+        memcpy(&word, text, sizeof word);
+        all |= word;
+    }
+    for (size_t i = 0; i < length; i++) all |= (unsigned char)text[i];
+    return !(all & UINT64_C(0x8080808080808080));
+}
+
 void text_utf8(struct text *text, const char *bytes, size_t length)
 {
     const char *end = bytes + length;

@@ -14,6 +14,7 @@
 bool is_unsafe(const char *p, const char *end, size_t *length, uint32_t *code);
 /* Appends the text with \x1b, \u202e and the like for unsafe characters, and \xNN for bytes that are not UTF-8. */
 void text_visible(struct text *text, const char *bytes, size_t length);
+bool is_ascii(const char *text, size_t length);
 /* Appends the text as UTF-8, with U+FFFD for invalid bytes. */
 void text_utf8(struct text *text, const char *bytes, size_t length);
 /* Appends JSON as strict readers accept it. U+FFFD replaces bytes that are not UTF-8, lone surrogates and NUL. null

@@ -61,39 +61,51 @@ uint64_t scratch_add(struct scratch *s, const char *bytes, size_t length)
     return offset;
 }
 
-/* Reads the window of the file that begins at `offset`. Returns false if it has less than `length` bytes. */
-static bool read_window(struct scratch *s, uint64_t offset, size_t length)
+/* Returns the window that has these bytes, or the one that was used longest ago. */
+static struct scratch_window *find_window(struct scratch *s, uint64_t offset, size_t length)
+{
+    struct scratch_window *oldest = s->window;
+    for (struct scratch_window *w = s->window; w < s->window + SCRATCH_WINDOWS; w++) {
+        if (offset >= w->at && offset + length <= w->at + w->length) return w;
+        if (w->used < oldest->used) oldest = w;
+    }
+    return oldest;
+}
+
+/* Fills a window with the bytes of the file from `offset` on. Returns false if there are less than `length`. */
+static bool fill_window(const struct scratch *s, struct scratch_window *w, uint64_t offset, size_t length)
 {
     size_t want = MAX(length, (size_t)WINDOW);
-    s->window = mem_grow(s->window, &s->window_room, want, 1);
-    s->window_at = offset;
-    s->window_length = 0;
+    w->data = mem_grow(w->data, &w->room, want, 1);
+    w->at = offset;
+    w->length = 0;
     want = MIN(want, s->spilled - offset);
-    while (s->window_length < want) {
-        ssize_t n =
-            pread(s->fd, s->window + s->window_length, want - s->window_length, (off_t)(offset + s->window_length));
-        if (n > 0) s->window_length += (size_t)n;
+    while (w->length < want) {
+        ssize_t n = pread(s->fd, w->data + w->length, want - w->length, (off_t)(offset + w->length));
+        if (n > 0) w->length += (size_t)n;
         else if (n == 0 || errno != EINTR) break;
     }
-    return s->window_length >= length;
+    return w->length >= length;
 }
 
 const char *scratch_get(struct scratch *s, uint64_t offset, size_t length)
 {
     if (s->failed) return NULL;
     if (offset >= s->spilled) return s->buffer + (offset - s->spilled);
-    bool there = offset >= s->window_at && offset + length <= s->window_at + s->window_length;
-    if (!there && !read_window(s, offset, length)) {
+    struct scratch_window *w = find_window(s, offset, length);
+    bool there = offset >= w->at && offset + length <= w->at + w->length;
+    if (!there && !fill_window(s, w, offset, length)) {
         fail(s);
         return NULL;
     }
-    return s->window + (offset - s->window_at);
+    w->used = ++s->gets;
+    return w->data + (offset - w->at);
 }
 
 void scratch_free(struct scratch *s)
 {
     if (s->fd >= 0) close(s->fd);
     free(s->buffer);
-    free(s->window);
+    for (size_t i = 0; i < SCRATCH_WINDOWS; i++) free(s->window[i].data);
     *s = (struct scratch){.fd = -1};
 }

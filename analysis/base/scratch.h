@@ -8,14 +8,20 @@
 
 #include "base/util.h"
 
+enum { SCRATCH_WINDOWS = 16 };
+
 struct scratch {
     int fd;           /* -1: no file yet */
     char *buffer;     /* the bytes from `spilled` on */
     uint64_t spilled; /* bytes in the file */
     size_t used;
-    char *window; /* bytes read from the file */
-    uint64_t window_at;
-    size_t window_length, window_room;
+    /* Bytes read from the file. A reader that follows several tables at once needs a window of each. */
+    struct scratch_window {
+        char *data;
+        uint64_t at, used; /* its place in the file, and the number of the last scratch_get that used it */
+        size_t length, room;
+    } window[SCRATCH_WINDOWS];
+    uint64_t gets;
     bool failed; /* already reported; nothing more is written */
 };
 

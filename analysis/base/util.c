@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,6 +145,27 @@ void text_format(struct text *text, const char *format, ...)
     va_start(arguments, format);
     text_vformat(text, format, arguments);
     va_end(arguments);
+}
+
+void human_time(struct text *text, int64_t ns)
+{
+    double size = fabs((double)ns);
+    if (size < 1e6) text_format(text, "%.3f us", (double)ns / 1e3);
+    else if (size < 1e9) text_format(text, "%.3f ms", (double)ns / 1e6);
+    else text_format(text, "%.3f s", (double)ns / 1e9);
+}
+
+void human_bytes(struct text *text, uint64_t bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    double size = (double)bytes / 1024;
+    size_t unit = 0;
+    if (bytes < 1024) {
+        text_format(text, "%llu B", (unsigned long long)bytes);
+        return;
+    }
+    for (; size >= 1024 && unit + 1 < ARRAY_SIZE(units); unit++) size /= 1024;
+    text_format(text, "%.1f %s", size, units[unit]);
 }
 
 void text_free(struct text *text)

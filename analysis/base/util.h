@@ -88,6 +88,10 @@ struct text {
 void text_add(struct text *text, const char *bytes, size_t length);
 void text_puts(struct text *text, const char *string);
 void text_format(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Appends a time for people, such as "12.345 ms". */
+void human_time(struct text *text, int64_t ns);
+/* Appends a size such as "1.5 MiB". */
+void human_bytes(struct text *text, uint64_t bytes);
 void text_free(struct text *text);
 char *string_format(const char *format, ...) __attribute__((format(printf, 1, 2))); /* the caller frees it */
 /* Returns the entry of `names` nearest to `word` by edit distance, or NULL if none is near enough. */

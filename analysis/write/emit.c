@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/command.h"
+#include "write/event.h"
 #include "write/short_names.h"
 
 /* The number of the form of versioned answers: it rises when a key goes or changes its meaning, not when one is added. */
@@ -24,27 +25,6 @@ static void add_us(struct text *text, int64_t ns)
 {
     char digits[US_LENGTH];
     text_add(text, digits, us_write(digits, ns));
-}
-
-void human_time(struct text *text, int64_t ns)
-{
-    double size = fabs((double)ns);
-    if (size < 1e6) text_format(text, "%.3f us", (double)ns / 1e3);
-    else if (size < 1e9) text_format(text, "%.3f ms", (double)ns / 1e6);
-    else text_format(text, "%.3f s", (double)ns / 1e9);
-}
-
-void human_bytes(struct text *text, uint64_t bytes)
-{
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
-    double size = (double)bytes / 1024;
-    size_t unit = 0;
-    if (bytes < 1024) {
-        text_format(text, "%llu B", (unsigned long long)bytes);
-        return;
-    }
-    for (; size >= 1024 && unit + 1 < ARRAY_SIZE(units); unit++) size /= 1024;
-    text_format(text, "%.1f %s", size, units[unit]);
 }
 
 /* Adds visible text in quotes, for one of several values on a line. */
@@ -212,6 +192,7 @@ static bool begin_in_line(struct emit *e)
 
 void emit_null(struct emit *e, const char *key)
 {
+    if (values_take(e->values, key, VALUE_NULL, 0)) return;
     if (e->format == FORMAT_JSON) {
         json_before(e, key);
         out_puts(e->out, "null");
@@ -258,6 +239,7 @@ static bool is_hidden(struct emit *e, const char *key)
 
 void emit_bool(struct emit *e, const char *key, bool value)
 {
+    if (values_take(e->values, key, VALUE_BOOL, value)) return;
     if (e->format == FORMAT_JSON) {
         json_before(e, key);
         out_puts(e->out, value ? "true" : "false");
@@ -269,6 +251,7 @@ void emit_bool(struct emit *e, const char *key, bool value)
 
 void emit_count(struct emit *e, const char *key, uint64_t value)
 {
+    if (values_take(e->values, key, VALUE_COUNT, value)) return;
     if (is_hidden(e, key)) return;
     bool in_json = e->format == FORMAT_JSON;
     if (in_json) json_before(e, key);
@@ -282,12 +265,12 @@ void emit_count(struct emit *e, const char *key, uint64_t value)
 
 void emit_int(struct emit *e, const char *key, int64_t value)
 {
+    if (values_take(e->values, key, VALUE_INT, (uint64_t)value)) return;
     if (is_hidden(e, key)) return;
     bool in_json = e->format == FORMAT_JSON;
     if (in_json) json_before(e, key);
     if (in_json || begin_in_line(e)) {
-        out_write(e->out, "-", value < 0);
-        out_number(e->out, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+        out_int(e->out, value);
         return;
     }
     text_add(&e->scratch, "-", value < 0);
@@ -303,6 +286,7 @@ void emit_known(struct emit *e, const char *key, int64_t value)
 
 void emit_us(struct emit *e, const char *key, int64_t ns)
 {
+    if (values_take(e->values, key, VALUE_US, (uint64_t)ns)) return;
     if (is_hidden(e, key)) return;
     bool in_json = e->format == FORMAT_JSON;
     if (in_json) json_before(e, key);
@@ -340,6 +324,7 @@ void emit_pct(struct emit *e, const char *key, double value)
 
 void emit_double(struct emit *e, const char *key, double value)
 {
+    if (values_take_double(e->values, key, value)) return;
     if (!isfinite(value) || hides(e, key)) {
         emit_null(e, key);
     } else if (e->format == FORMAT_JSON) {
@@ -353,6 +338,7 @@ void emit_double(struct emit *e, const char *key, double value)
 
 void emit_hex(struct emit *e, const char *key, uint64_t value)
 {
+    if (values_take(e->values, key, VALUE_HEX, value)) return;
     if (e->format == FORMAT_JSON) {
         json_before(e, key);
         out_write(e->out, "\"", 1);
@@ -370,6 +356,7 @@ void emit_hex(struct emit *e, const char *key, uint64_t value)
 
 void emit_bytes_text(struct emit *e, const char *key, const char *text, size_t length)
 {
+    if (values_take_text(e->values, key, VALUE_TEXT, text, length)) return;
     if (e->format == FORMAT_JSON) {
         json_before(e, key);
         out_json_string(e->out, text, length);
@@ -409,6 +396,7 @@ void emit_stage(struct emit *e, const struct name *name)
 
 void emit_json(struct emit *e, const char *key, const char *json, size_t length)
 {
+    if (values_take_text(e->values, key, VALUE_JSON, json, length)) return;
     if (e->format == FORMAT_JSON) {
         json_before(e, key);
         out_json_raw(e->out, json, length);
@@ -420,6 +408,7 @@ void emit_json(struct emit *e, const char *key, const char *json, size_t length)
 
 void emit_open(struct emit *e, const char *key, bool list)
 {
+    if (values_take(e->values, key, list ? VALUE_LIST : VALUE_OBJECT, 0)) return;
     if (e->format == FORMAT_JSON) {
         json_before(e, key);
         out_puts(e->out, list ? "[" : "{");
@@ -437,6 +426,7 @@ void emit_open(struct emit *e, const char *key, bool list)
 
 void emit_close(struct emit *e)
 {
+    if (values_take(e->values, NULL, VALUE_END, 0)) return;
     bool list = e->list[e->depth], empty = !e->filled[e->depth];
     e->depth--;
     if (e->format == FORMAT_JSON) {

@@ -18,8 +18,10 @@ enum emit_style {
 
 enum { EMIT_DEPTH = 4 };
 
+struct event_values;
 struct emit {
     struct out *out;
+    struct event_values *values; /* receives all values (event.h), and nothing is written; NULL: they are written */
     enum format format;
     enum emit_style style;
     const char *keys, *rules;
@@ -86,10 +88,5 @@ void emit_stage(struct emit *e, const struct name *name);
 void emit_json(struct emit *e, const char *key, const char *json, size_t length); /* `json` is valid JSON */
 void emit_open(struct emit *e, const char *key, bool list);
 void emit_close(struct emit *e);
-
-/* Appends a time for people, such as "12.345 ms". */
-void human_time(struct text *text, int64_t ns);
-/* Appends a size such as "1.5 MiB". */
-void human_bytes(struct text *text, uint64_t bytes);
 
 #endif

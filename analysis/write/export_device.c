@@ -12,7 +12,7 @@
 
 #include "base/hash.h"
 #include "model/join.h"
-#include "write/chrome_merge.h"
+#include "write/chrome/chrome_merge.h"
 #include "write/values.h"
 
 enum { WARP = 32, DEVICES_LAST = 5000000 }; /* DEVICES_LAST: below the rows of the host, as in Kineto */

@@ -61,7 +61,8 @@ static void write_event(struct copy *copy, struct target *target, const struct k
     target->seen = copy->events;
     target->events += event->phase != 'M';
     if (target->taker) {
-        target->taker->event(target->taker->context, event);
+        const struct event given = event_of_file(event);
+        target->taker->event(target->taker->context, &given);
         return;
     }
     if (!target->in_events) {

@@ -11,7 +11,7 @@
 #include "ask/attribute.h"
 #include "ask/selection.h"
 #include "write/out.h"
-#include "write/pftrace/pftrace.h"
+#include "write/event.h"
 
 /* An export needs these. */
 extern const struct needs export_kineto_needs;

@@ -16,7 +16,7 @@
 #include "model/join.h"
 #include "read/stream/stream.h"
 #include "write/export_kineto.h"
-#include "write/chrome_merge.h"
+#include "write/chrome/chrome_merge.h"
 #include "write/values.h"
 
 const struct needs export_tfr_needs = {.traces = true,
@@ -33,7 +33,7 @@ const struct needs export_tfr_needs = {.traces = true,
                                        .signatures = true,
                                        .io = true};
 
-enum { BASE_SECONDS = 7889238 };
+enum { BASE_SECONDS = 7889238, FREE_PID = 1 << 22 /* above every kernel's pids */ };
 
 /* ---- selection of events ---- */
 
@@ -163,7 +163,9 @@ uint32_t tid_of(const struct export *x, uint32_t serial)
 
 void begin_event(struct export *x, const char *phase)
 {
-    out_puts(x->out, x->events++ ? ",\n{" : "\n{");
+    if (!x->asked->taker) out_puts(x->out, x->events ? ",\n{" : "\n{");
+    x->events++;
+    x->values.count = x->values.texts.length = 0;
     x->e.filled[0] = false;
     emit_text(&x->e, "ph", phase);
 }
@@ -183,26 +185,15 @@ static void put_common(struct export *x, const char *category, const struct name
     put_place(x, x->pid, tid_of(x, thread), time);
 }
 
-/* Gives the event to the taker, as a reader of the file would see it. */
-static void take_event(struct export *x)
-{
-    const struct event_taker *taker = x->asked->taker;
-    struct kineto_event event;
-    const char *stopped;
-    char *end = out_room(&x->event, STREAM_PAD);
-    *end = 0;
-    memset(end + 1, '"', STREAM_PAD - 1);
-    if (scan_event(&x->scanner, strchr(x->event.buffer, '{'), &event, &stopped)) {
-        event.ts += x->base;
-        taker->event(taker->context, &event);
-    }
-    x->event.used = 0;
-}
-
 void end_event(struct export *x)
 {
-    out_puts(x->out, "}");
-    if (x->asked->taker) take_event(x);
+    const struct event_taker *taker = x->asked->taker;
+    if (taker) {
+        struct event event = event_of_values(&x->values, x->base);
+        taker->event(taker->context, &event);
+    } else {
+        out_puts(x->out, "}");
+    }
 }
 
 static void put_detail(struct export *x, uint32_t domain, const struct range_detail *detail)
@@ -377,9 +368,16 @@ bool is_alone(const struct export *x)
     return x->asked->processes == 1 && !x->taken;
 }
 
+int64_t pid_in_file(struct map *pids, int64_t pid)
+{
+    if (pid < 0 || map_get(pids, (uint64_t)pid) != MAP_NONE) pid = FREE_PID + (int64_t)pids->count;
+    map_put(pids, (uint64_t)pid, 1);
+    return pid;
+}
+
 int64_t free_pid(struct export *x, int64_t pid)
 {
-    pid = merged_pid(&x->pids, pid);
+    pid = pid_in_file(&x->pids, pid);
     if (x->taken) text_format(x->taken, "%s%lld", x->taken->length ? ", " : "", (long long)pid);
     return pid;
 }
@@ -498,17 +496,6 @@ static uint64_t write_file(struct export *x)
     return events;
 }
 
-/* Writes each event into memory and gives it away. */
-static uint64_t give_events(struct export *x)
-{
-    scanner_init(&x->scanner);
-    out_memory(&x->event);
-    uint64_t events = put_processes(x);
-    out_discard(&x->event);
-    scanner_free(&x->scanner);
-    return events;
-}
-
 int64_t export_base(int64_t start)
 {
     int64_t period = BASE_SECONDS * (int64_t)1000000000;
@@ -518,7 +505,8 @@ int64_t export_base(int64_t start)
 static void init(struct export *x, const struct tfr_export *asked, const struct selection *chosen)
 {
     *x = (struct export){.asked = asked, .chosen = chosen, .e = {.format = FORMAT_JSON}};
-    x->out = x->e.out = asked->taker ? &x->event : asked->out;
+    x->out = x->e.out = asked->out;
+    x->e.values = asked->taker ? &x->values : NULL;
     selection_window(chosen, &x->from, &x->to);
 }
 
@@ -527,7 +515,8 @@ uint64_t export_tfr(const struct tfr_export *asked, const struct selection *chos
     struct export x;
     init(&x, asked, chosen);
     x.base = export_base(MAX(chosen->model->start, 0));
-    uint64_t events = asked->taker ? give_events(&x) : write_file(&x);
+    uint64_t events = asked->taker ? put_processes(&x) : write_file(&x);
+    event_values_free(&x.values);
     map_free(&x.pids);
     return events;
 }

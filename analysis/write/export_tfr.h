@@ -4,7 +4,7 @@
 
 #include "ask/selection.h"
 #include "write/out.h"
-#include "write/pftrace/pftrace.h"
+#include "write/event.h"
 
 /* An export needs these. They include all that an export of a Kineto trace needs. */
 extern const struct needs export_tfr_needs;
@@ -44,6 +44,8 @@ uint64_t export_tfr_merged(const struct tfr_export *asked, const struct selectio
                            size_t place);
 /* Writes the members that describe the trace, without the braces around them. */
 void export_tfr_metadata(struct out *out, const struct process *process, const struct selection *chosen);
+/* Returns `pid`, or a free number if another process or device of the file has it; `pids` are those in use. */
+int64_t pid_in_file(struct map *pids, int64_t pid);
 /* Returns the time from which a file's times count: the start of Kineto's period of three months that has `start`. */
 int64_t export_base(int64_t start);
 

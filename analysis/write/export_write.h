@@ -5,7 +5,6 @@
 
 #include "ask/choice.h"
 #include "ask/scope.h"
-#include "read/kineto_event.h"
 #include "write/emit.h"
 #include "write/export_tfr.h"
 #include "write/work_rows.h"
@@ -14,10 +13,9 @@ struct export
 {
     const struct tfr_export *asked;
     const struct selection *chosen;
-    struct out *out;               /* where events are written: the file, or `event` if they are taken */
-    struct out event;              /* the event that is written, if events are taken */
-    struct kineto_scanner scanner; /* if events are taken */
-    struct emit e;
+    struct out *out;            /* the file; NULL: events are taken */
+    struct event_values values; /* of the current event, if events are taken */
+    struct emit e;              /* writes to `out` or makes `values` */
     const struct process *process;
     struct text
         *taken;    /* of a merged file: receives the pids of the process; NULL: the file is of this process alone */

@@ -244,6 +244,12 @@ void out_number(struct out *out, uint64_t number)
     write_placed(out, to, number_write(to, number));
 }
 
+void out_int(struct out *out, int64_t number)
+{
+    out_write(out, "-", number < 0);
+    out_number(out, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
+}
+
 void out_us(struct out *out, int64_t ns)
 {
     char elsewhere[US_LENGTH], *to = place_for(out, US_LENGTH, elsewhere);

@@ -54,6 +54,7 @@ void out_discard(struct out *out); /* leaves no file */
  * of valid UTF-8 becomes U+FFFD. */
 void out_json_string(struct out *out, const char *bytes, size_t length);
 void out_number(struct out *out, uint64_t number);
+void out_int(struct out *out, int64_t number);
 void out_hex(struct out *out, uint64_t number); /* as 0x7f1c */
 /* Write a number, and nanoseconds as microseconds. Return the length. */
 enum { NUMBER_DIGITS = 20, US_LENGTH = 24 };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "commands/session.h"
-#include "write/overlay.h"
+#include "write/chrome/overlay.h"
 
 /* The summaries of all chosen processes. */
 struct sums {

@@ -41,13 +41,13 @@ static const struct text *clean(struct dump *dump, struct slice json)
 }
 
 /* True for a member that is already a key of the row. */
-static bool is_shown(const struct kineto_event *event, struct slice key)
+static bool is_shown(const struct event *event, struct slice key)
 {
     return (slice_is(key, "ts") && event->has & HAS_TS) || (slice_is(key, "pid") && event->has & HAS_PID) ||
            (slice_is(key, "tid") && event->has & HAS_TID) || (slice_is(key, "cat") && event->category.length);
 }
 
-static void emit_values(struct dump *dump, const struct kineto_event *event)
+static void emit_values(struct dump *dump, const struct event *event)
 {
     struct emit *e = &dump->session->emit;
     struct slice at = event->raw, key, value;
@@ -67,7 +67,7 @@ static void emit_values(struct dump *dump, const struct kineto_event *event)
 
 /* ---- rows ---- */
 
-static void emit_kind(struct emit *e, const struct kineto_event *event)
+static void emit_kind(struct emit *e, const struct event *event)
 {
     static const struct {
         char phase;
@@ -81,19 +81,18 @@ static void emit_kind(struct emit *e, const struct kineto_event *event)
     else emit_text(e, "kind", kind);
 }
 
-static bool in_window(const struct dump *dump, const struct kineto_event *event, int64_t time)
+static bool in_window(const struct dump *dump, const struct event *event, int64_t time)
 {
     if (dump->from == INT64_MIN && dump->to == INT64_MAX) return true;
     return event->has & HAS_TS && time >= dump->from && time < dump->to;
 }
 
-static void dump_event(void *context, const struct kineto_event *event)
+static void dump_event(void *context, const struct event *event)
 {
     struct dump *dump = context;
     struct emit *e = &dump->session->emit;
     int64_t time = add_ns(event->ts, dump->base);
-    bool chosen = dump_choice_has_event(&dump->chosen, event);
-    if (!chosen || (dump->top && *dump->rows >= dump->top) || !in_window(dump, event, time)) return;
+    if ((dump->top && *dump->rows >= dump->top) || !in_window(dump, event, time)) return;
     emit_row(e);
     emit_known(e, "rank", dump->process->rank);
     if (event->has & HAS_PID) emit_int(e, "pid", event->pid);
@@ -111,13 +110,20 @@ static void dump_event(void *context, const struct kineto_event *event)
     ++*dump->rows;
 }
 
+static void dump_chosen(void *context, const struct kineto_event *event)
+{
+    struct dump *dump = context;
+    const struct event given = event_of_file(event);
+    if (dump_choice_has_event(&dump->chosen, event)) dump_event(dump, &given);
+}
+
 void dump_kineto(struct session *session, const struct process *process, int64_t from, int64_t to, uint64_t top,
                  uint64_t *rows)
 {
     struct dump dump = {.session = session, .process = process, .from = from, .to = to, .top = top, .rows = rows};
     dump.base = kineto_base(process);
     dump_choice_init(&dump.chosen, &session->chosen, process);
-    struct kineto_sink sink = {.context = &dump, .event = dump_event};
+    struct kineto_sink sink = {.context = &dump, .event = dump_chosen};
     struct kineto_damage damage;
     struct notes notes = {0};
     atomic_ullong done = 0;

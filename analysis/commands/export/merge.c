@@ -8,7 +8,7 @@
 #include "write/dftracer/to_chrome.h"
 #include "write/export_kineto.h"
 #include "write/export_tfr.h"
-#include "write/chrome_merge.h"
+#include "write/chrome/chrome_merge.h"
 
 struct merge {
     struct session *session;

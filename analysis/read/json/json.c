@@ -335,12 +335,6 @@ struct slice json_padded(struct text *text)
     return (struct slice){text->data, length};
 }
 
-bool slice_is(struct slice slice, const char *text)
-{
-    size_t length = strlen(text);
-    return slice.length == length && memcmp(slice.at, text, length) == 0;
-}
-
 bool json_is_key(struct slice key, const char *text)
 {
     char plain[128];

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "write/emit.h"
+
 /* ---- hashes ---- */
 
 /* FNV-1a: the same in each run, unlike base/hash.h. */
@@ -21,13 +23,32 @@ static uint64_t fixed_hash(const char *text, size_t length)
     return hash;
 }
 
-static void begin_line(struct pfw *file, const char *name, const char *category, int64_t pid, int64_t tid)
+static struct slice slice_of(const char *text)
 {
-    out_format(file->out, "{\"id\":%llu,\"name\":", (unsigned long long)file->id++);
-    out_json_string(file->out, name, strlen(name));
+    return (struct slice){text, strlen(text)};
+}
+
+/* Returns the text before its first zero. */
+static struct slice up_to_zero(struct slice text)
+{
+    return (struct slice){text.at, text.length ? strnlen(text.at, text.length) : 0};
+}
+
+static void put_number(struct pfw *file, const char *before, int64_t number)
+{
+    out_puts(file->out, before);
+    out_int(file->out, number);
+}
+
+static void begin_line(struct pfw *file, struct slice name, struct slice category, int64_t pid, int64_t tid)
+{
+    put_number(file, "{\"id\":", (int64_t)file->id++);
+    out_puts(file->out, ",\"name\":");
+    out_json_string(file->out, name.at, name.length);
     out_puts(file->out, ",\"cat\":");
-    out_json_string(file->out, category, strlen(category));
-    out_format(file->out, ",\"pid\":%lld,\"tid\":%lld", (long long)pid, (long long)tid);
+    out_json_string(file->out, category.at, category.length);
+    put_number(file, ",\"pid\":", pid);
+    put_number(file, ",\"tid\":", tid);
 }
 
 static int64_t pid_of(const struct pfw *file)
@@ -37,7 +58,7 @@ static int64_t pid_of(const struct pfw *file)
 
 static void put_fact(struct pfw *file, const char *kind, const char *name, size_t length, const char *value)
 {
-    begin_line(file, kind, "dftracer", pid_of(file), pid_of(file));
+    begin_line(file, slice_of(kind), slice_of("dftracer"), pid_of(file), pid_of(file));
     out_puts(file->out, ",\"ph\":\"M\",\"args\":{\"name\":");
     out_json_string(file->out, name, length);
     out_puts(file->out, ",\"value\":");
@@ -63,60 +84,96 @@ static void hash_of(struct pfw *file, const char *kind, const char *text, size_t
 
 /* ---- arguments ---- */
 
-static bool is_own_key(struct slice key)
+/* Files and hosts become hashes; what the program told dftracer is taken apart. */
+static bool is_own_key(const struct value *value)
 {
-    return json_is_key(key, "fname") || json_is_key(key, "hostname") || json_is_key(key, "fhash") ||
-           json_is_key(key, "hhash");
+    return value_has_key(value, "fname") || value_has_key(value, "hostname") || value_has_key(value, "fhash") ||
+           value_has_key(value, "hhash") || value_has_key(value, "dftracer");
 }
 
-static struct slice object_of(struct slice args, const char *key)
+static struct slice object_of(struct slice said, const char *key)
 {
-    struct slice value = args.at ? json_member(args, key) : (struct slice){0};
+    struct slice value = said.at ? json_member(said, key) : (struct slice){0};
     return value.length && *value.at == '{' ? value : (struct slice){0};
 }
 
-static void add_args(struct pfw *file, struct slice args)
+static void add_args(struct out *out, const struct event *event)
 {
-    struct slice key, value;
-    while (args.at && json_next(&args, &key, &value)) {
-        if (!key.at || is_own_key(key) || json_is_key(key, "dftracer")) continue;
-        text_puts(&file->args, file->args.length > 1 ? ",\"" : "\"");
-        text_add(&file->args, key.at, key.length);
-        text_puts(&file->args, "\":");
-        text_add(&file->args, value.at, value.length);
+    struct emit e = {.out = out, .format = FORMAT_JSON, .list = {true}}; /* a list has no keys */
+    for (size_t i = 0; i < event->arguments; i += value_length(&event->argument[i])) {
+        const struct value *value = &event->argument[i];
+        if (!value->has_key || is_own_key(value)) continue;
+        out_write(out, ",", 1);
+        value_print_key(out, value);
+        out_write(out, ":", 1);
+        e.filled[0] = false;
+        value_print(&e, value);
     }
 }
 
-/* Collects the arguments of an event as an object on one line, without files and hosts: these become hashes. `said` is
- * what the program told dftracer of the event: its arguments stand among the others, as dftracer writes them. */
-static void collect_args(struct pfw *file, struct slice args, struct slice said)
+/* Returns the first control character at or behind `p`, or `end`. */
+static const char *next_control(const char *p, const char *end)
+{
+    while (p < end && (unsigned char)*p >= 0x20) p++;
+    return p;
+}
+
+/* True if an argument is printed as strict JSON on one line. */
+static bool is_plain(const struct value *value)
+{
+    if (value->is_written) return false;
+    if (value->kind == VALUE_TEXT) return !memchr(value->text.at, 0, value->text.length);
+    const char *end = value->text.at + value->text.length;
+    return value->kind != VALUE_JSON || (next_control(value->text.at, end) == end && json_is_clean(value->text));
+}
+
+static bool are_plain(const struct event *event)
+{
+    for (size_t i = 0; i < event->arguments; i++)
+        if (!is_plain(&event->argument[i])) return false;
+    return true;
+}
+
+/* Writes arguments as strict JSON on one line. What the program told dftracer of the event, its arguments (`inner`) and its
+ * relations, stand among the others, as dftracer writes them. */
+static void put_strict_args(struct pfw *file, const struct event *event, struct slice said, const struct event *inner)
 {
     struct slice relations = object_of(said, "relations");
-    file->args.length = 0;
-    text_puts(&file->args, "{");
-    add_args(file, args);
-    add_args(file, object_of(said, "args"));
+    struct out *args = &file->args;
+    args->used = 0;
+    add_args(args, event);
+    add_args(args, inner);
     if (relations.at) {
-        text_puts(&file->args, file->args.length > 1 ? ",\"relations\":" : "\"relations\":");
-        text_add(&file->args, relations.at, relations.length);
+        out_puts(args, ",\"relations\":");
+        out_write(args, relations.at, relations.length);
     }
-    text_puts(&file->args, "}");
-    struct slice valid = strict_json(&file->strict, (struct slice){file->args.data, file->args.length});
-    if (valid.at != file->args.data) {
-        file->args.length = 0;
-        text_add(&file->args, valid.at, valid.length);
+    if (!args->used) return;
+    args->buffer[0] = '{'; /* in place of a comma */
+    out_write(args, "}", 1);
+    struct slice valid = strict_json(&file->strict, (struct slice){args->buffer, args->used});
+    out_write(file->out, ",", 1);
+    const char *p = valid.at + 1, *end = valid.at + valid.length - 1, *control;
+    for (; (control = next_control(p, end)) < end; p = control + 1) {
+        out_write(file->out, p, (size_t)(control - p));
+        out_write(file->out, " ", 1);
     }
-    for (size_t i = 0; i < file->args.length; i++)
-        if ((unsigned char)file->args.data[i] < 0x20) file->args.data[i] = ' ';
+    out_write(file->out, p, (size_t)(end - p));
 }
 
-static void put_args(struct pfw *file, const char *path)
+/* Writes the arguments of an event without files and hosts, which become hashes. */
+static void put_args(struct pfw *file, const struct event *event, struct slice said, const struct event *inner,
+                     const char *path)
 {
-    out_format(file->out, ",\"args\":{\"hhash\":\"%s\"", file->host);
-    if (*path) out_format(file->out, ",\"fhash\":\"%s\"", path);
-    if (file->args.length > 2) out_puts(file->out, ",");
-    out_write(file->out, file->args.data + 1, file->args.length - 1);
-    out_puts(file->out, "}\n");
+    out_puts(file->out, ",\"args\":{\"hhash\":\"");
+    out_puts(file->out, file->host);
+    if (*path) {
+        out_puts(file->out, "\",\"fhash\":\"");
+        out_puts(file->out, path);
+    }
+    out_write(file->out, "\"", 1);
+    if (said.at || !are_plain(event)) put_strict_args(file, event, said, inner);
+    else add_args(file->out, event);
+    out_puts(file->out, "}}\n");
 }
 
 /* ---- events ---- */
@@ -133,15 +190,25 @@ static const struct {
 };
 
 /* dftracer's names for the work of devices begin with CUDA; those of other devices with their own word. */
-static char *category_of(const struct pfw *file, const struct kineto_event *event, struct slice said)
+static struct slice category_of(struct pfw *file, const struct event *event, struct slice said)
 {
     struct slice own = said.at ? json_member(said, "cat") : (struct slice){0};
     const char *word = file->process->device_word ? file->process->device_word : "CUDA";
-    if (own.length && *own.at == '"') return json_text(own);
-    for (size_t i = 0; i < ARRAY_SIZE(categories); i++)
-        if (event->category.at && slice_is(event->category, categories[i].of_kineto))
-            return string_format("%s%s", word, categories[i].of_dftracer);
-    return event->category.length ? mem_text(event->category.at, event->category.length) : string_format("event");
+    struct text *text = &file->category;
+    text->length = 0;
+    if (own.length && *own.at == '"') {
+        char *plain = json_text(own);
+        text_puts(text, plain);
+        free(plain);
+        return (struct slice){text->data, text->length};
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(categories) && event->category.at; i++) {
+        if (!slice_is(event->category, categories[i].of_kineto)) continue;
+        text_puts(text, word);
+        text_puts(text, categories[i].of_dftracer);
+        return (struct slice){text->data, text->length};
+    }
+    return event->category.length ? up_to_zero(event->category) : slice_of("event");
 }
 
 static int64_t shifted_us(const struct pfw *file, int64_t ns)
@@ -150,29 +217,42 @@ static int64_t shifted_us(const struct pfw *file, int64_t ns)
     return ns / 1000 - (ns % 1000 < 0);
 }
 
-static void put_event(struct pfw *file, const struct kineto_event *event, int64_t start, int64_t end)
+static void put_event(struct pfw *file, const struct event *event, int64_t start, int64_t end)
 {
-    struct slice said = object_of(event->args, "dftracer"), inner = object_of(said, "args");
-    char path[17] = "", *category = category_of(file, event, said),
-         *name = mem_text(event->name.at ? event->name.at : "", event->name.length);
-    struct slice with_name = inner.at && json_member(inner, "fname").at ? inner : event->args;
-    struct slice file_name = with_name.at ? json_member(with_name, "fname") : (struct slice){0};
-    char *file_text = file_name.length ? json_text(file_name) : NULL;
+    struct slice said = value_object(event_argument(event, "dftracer"));
+    struct event inner = {.args = object_of(said, "args")};
+    event_split(&inner, &file->said);
+    const struct value *said_name = event_argument(&inner, "fname");
+    char path[17] = "", *file_text = value_text(said_name ? said_name : event_argument(event, "fname"));
     int64_t from = shifted_us(file, start), to = shifted_us(file, end);
     if (file_text) hash_of(file, "FH", file_text, strlen(file_text), path);
-    collect_args(file, event->args, said);
-    begin_line(file, name, category, pid_of(file), event->has & HAS_TID ? event->tid : pid_of(file));
-    out_format(file->out, ",\"ts\":%lld,\"dur\":%lld,\"ph\":\"X\"", (long long)from, (long long)(to - from));
-    put_args(file, path);
+    begin_line(file, up_to_zero(event->name), category_of(file, event, said), pid_of(file),
+               event->has & HAS_TID ? event->tid : pid_of(file));
+    put_number(file, ",\"ts\":", from);
+    put_number(file, ",\"dur\":", to - from);
+    out_puts(file->out, ",\"ph\":\"X\"");
+    put_args(file, event, said, &inner, path);
     file->events++;
     free(file_text);
-    free(category);
-    free(name);
 }
 
-static void begin_pair(struct pfw *file, const struct kineto_event *event, uint32_t at)
+/* Returns the arguments of an event as JSON that can be scanned; NULL: it has none. */
+static char *copied_args(const struct event *event)
 {
-    struct text args = {0};
+    struct text copy = {0};
+    struct out printed;
+    struct emit e = {.out = &printed, .format = FORMAT_JSON, .list = {true}}; /* a list has no keys */
+    if (!event->has_args) return NULL;
+    out_memory(&printed);
+    if (event->values) value_print(&e, event->argument - 1); /* the object */
+    else out_write(&printed, event->args.at, event->args.length);
+    text_add(&copy, printed.buffer, printed.used);
+    out_discard(&printed);
+    return (char *)json_padded(&copy).at;
+}
+
+static void begin_pair(struct pfw *file, const struct event *event, uint32_t at)
+{
     if (at == MAP_NONE) {
         at = (uint32_t)file->halves++;
         file->half = mem_grow(file->half, &file->half_capacity, file->halves, sizeof *file->half);
@@ -180,21 +260,24 @@ static void begin_pair(struct pfw *file, const struct kineto_event *event, uint3
     } else {
         free(file->half[at].args);
     }
-    if (event->args.at) text_add(&args, event->args.at, event->args.length);
-    file->half[at] = (struct half){event->ts, event->args.at ? (char *)json_padded(&args).at : NULL};
+    file->half[at] = (struct half){event->ts, copied_args(event)};
 }
 
 /* Takes a half of a pair. Both have the name; the first half has the time of the beginning and the arguments. */
-static void take_half(struct pfw *file, const struct kineto_event *event)
+static void take_half(struct pfw *file, const struct event *event)
 {
     uint32_t at = event->has & HAS_ID ? map_get(&file->pair_of, event->id) : MAP_NONE;
     struct half *half = at == MAP_NONE ? NULL : &file->half[at];
     if (event->phase == 'b' && event->has & HAS_ID) {
         begin_pair(file, event, at);
     } else if (half && event->ts >= half->start) {
-        struct kineto_event whole = *event;
-        if (!whole.args.at && half->args) whole.args = (struct slice){half->args, strlen(half->args)};
-        put_event(file, &whole, half->start, event->ts);
+        struct event both = *event;
+        if (!both.has_args && half->args) {
+            both.values = NULL;
+            both.args = (struct slice){half->args, strlen(half->args)};
+            event_split(&both, &file->arguments);
+        }
+        put_event(file, &both, half->start, event->ts);
         free(half->args);
         half->args = NULL;
     } else {
@@ -202,24 +285,26 @@ static void take_half(struct pfw *file, const struct kineto_event *event)
     }
 }
 
-static void take_name(struct pfw *file, const struct kineto_event *event)
+static void take_name(struct pfw *file, const struct event *event)
 {
-    struct slice name = event->args.at ? json_member(event->args, "name") : (struct slice){0};
-    char *text = slice_is(event->name, "thread_name") && name.length ? json_text(name) : NULL;
+    bool is_name = event->name.at && slice_is(event->name, "thread_name");
+    char *text = is_name ? value_text(event_argument(event, "name")) : NULL;
     if (!text || !(event->has & HAS_TID)) {
         free(text);
         return;
     }
-    begin_line(file, "thread_name", "dftracer", pid_of(file), event->tid);
+    begin_line(file, slice_of("thread_name"), slice_of("dftracer"), pid_of(file), event->tid);
     out_puts(file->out, ",\"ph\":\"M\",\"args\":{\"name\":");
     out_json_string(file->out, text, strlen(text));
     out_puts(file->out, ",\"value\":\"thread_name\"}}\n");
     free(text);
 }
 
-static void take_event(void *context, const struct kineto_event *event)
+static void take_event(void *context, const struct event *given)
 {
     struct pfw *file = context;
+    struct event own = *given, *event = &own;
+    event_split(event, &file->arguments);
     bool is_moment = event->phase == 'i' || event->phase == 'I';
     if (event->phase == 'M') take_name(file, event);
     else if (event->category.at && slice_is(event->category, "dftracer")) return; /* start and end: written anew */
@@ -235,8 +320,9 @@ static void take_event(void *context, const struct kineto_event *event)
 
 static void put_self(struct pfw *file, const char *name, int64_t time)
 {
-    begin_line(file, name, "dftracer", pid_of(file), pid_of(file));
-    out_format(file->out, ",\"ts\":%lld,\"dur\":0,\"ph\":\"X\"", (long long)shifted_us(file, time));
+    begin_line(file, slice_of(name), slice_of("dftracer"), pid_of(file), pid_of(file));
+    put_number(file, ",\"ts\":", shifted_us(file, time));
+    out_puts(file->out, ",\"dur\":0,\"ph\":\"X\"");
 }
 
 static void forget_pairs(struct pfw *file)
@@ -280,6 +366,7 @@ void pfw_open(struct pfw *file, struct out *out)
 {
     *file = (struct pfw){.out = out, .id = 1};
     names_init(&file->texts);
+    out_memory(&file->args);
     out_puts(out, "[\n");
 }
 
@@ -298,7 +385,10 @@ void pfw_close(struct pfw *file)
     map_free(&file->taken);
     forget_pairs(file);
     free(file->half);
-    text_free(&file->args);
+    out_discard(&file->args);
+    text_free(&file->category);
+    event_values_free(&file->arguments);
+    event_values_free(&file->said);
     strict_free(&file->strict);
     *file = (struct pfw){0};
 }

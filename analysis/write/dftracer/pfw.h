@@ -4,7 +4,7 @@
 
 #include "model/model.h"
 #include "write/out.h"
-#include "write/pftrace/pftrace.h"
+#include "write/event.h"
 #include "read/json/clean.h"
 
 /* The file. */
@@ -19,8 +19,10 @@ struct pfw {
     struct map hashed;  /* index in `hash`, by the name of a text */
     uint64_t *hash;
     size_t hashes, hash_capacity;
-    struct map taken; /* hashes in use */
-    struct text args; /* of the current event */
+    struct map taken;                    /* hashes in use */
+    struct text category;                /* of the current event, if it is not its own */
+    struct out args;                     /* of the current event, if they must become strict JSON */
+    struct event_values arguments, said; /* of an event of a file, and what its program told dftracer of it */
     struct strict strict;
     struct map pair_of; /* index in `half`, by the id of a pair that began */
     struct half {

@@ -189,7 +189,8 @@ static void take_event(void *context, const struct dftracer_event *event)
     struct copy *copy = context;
     struct kineto_event made = to_chrome_event(&copy->to, event);
     if (!is_chosen(copy, &made)) return;
-    copy->taker->event(copy->taker->context, &made);
+    const struct event given = event_of_file(&made);
+    copy->taker->event(copy->taker->context, &given);
     copy->events += made.phase != 'M';
 }
 

@@ -4,7 +4,7 @@
 
 #include "ask/selection.h"
 #include "read/dftracer.h"
-#include "write/pftrace/pftrace.h"
+#include "write/event.h"
 
 /* Gives the events of the process that match the filters to `taker`, whose `begin` and `end` may be NULL, and adds their
  * number to *events. Returns false, after a message, if the file can't be read again. */

@@ -6,9 +6,11 @@
  */
 #include "write/pftrace/parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/escape.h"
+#include "base/hash.h"
 
 enum { DEPTH_MOST = 6, INTERNED_MOST = 2 << 20, PACKET_BYTES = 1 << 16 };
 
@@ -22,24 +24,31 @@ static struct slice valid_text(struct pf *pf, const char *text, size_t length)
     return (struct slice){pf->utf8.length ? pf->utf8.data : "", pf->utf8.length};
 }
 
-static bool is_ascii(const char *text, size_t length)
+/* Returns the number of a text. Most texts repeat soon, so the number that was last asked for at the same place is tried
+ * first: that costs a tenth of a look-up. */
+static uint32_t number_of(struct pf *pf, const char *text, size_t length)
 {
-    for (size_t i = 0; i < length; i++)
-        if ((unsigned char)text[i] > 127) return false;
-    return true;
+    uint64_t first = 0, last = 0;
+    if (length >= sizeof first) memcpy(&last, text + length - sizeof last, sizeof last);
+    memcpy(&first, text, MIN(length, sizeof first));
+    uint32_t *recent = &pf->recent[hash_numbers(first, last + length) % ARRAY_SIZE(pf->recent)];
+    const struct name *name = names_get(&pf->texts, *recent);
+    if (name->length == length && memcmp(name->text, text, length) == 0) return *recent;
+    struct slice good = {text, length};
+    if (!is_ascii(text, length)) good = valid_text(pf, text, length);
+    return *recent = names_add(&pf->texts, good.at, good.length);
 }
 
 uint64_t pf_intern(struct pf *pf, enum pf_space space, const char *text, size_t length)
 {
-    struct slice good = {text, length};
-    if (!is_ascii(text, length)) good = valid_text(pf, text, length);
-    uint32_t number = names_add(&pf->texts, good.at, good.length);
+    uint32_t number = number_of(pf, text, length);
     if (number >= pf->spaces_capacity) {
         size_t before = pf->spaces_capacity;
         pf->spaces = mem_grow(pf->spaces, &pf->spaces_capacity, number + 1, 1);
         memset(pf->spaces + before, 0, pf->spaces_capacity - before);
     }
-    if (space == SPACE_STRING && !(pf->spaces[number] & space)) pf->interned += good.length + 1;
+    if (space == SPACE_STRING && !(pf->spaces[number] & space))
+        pf->interned += names_get(&pf->texts, number)->length + 1;
     pf->spaces[number] |= (uint8_t)space;
     return (uint64_t)number + 1;
 }
@@ -123,17 +132,50 @@ static void put_value(struct pf *pf, struct slice value, unsigned depth)
     }
 }
 
-void pf_put_args(struct pf *pf, struct slice args)
+static void put_scalar(struct pf *pf, const struct value *value)
 {
-    struct slice key, value;
-    if (!args.at || *args.at != '{') return;
-    while (json_next(&args, &key, &value)) {
-        struct slice name = unescaped(pf, key);
-        size_t place = proto_open(&pf->event, EVENT_ANNOTATIONS);
-        proto_uint(&pf->event, ANNOTATION_NAME_IID, pf_intern(pf, SPACE_KEY, name.at, name.length));
-        put_value(pf, value, 0);
-        proto_close(&pf->event, place);
+    char hex[24];
+    int64_t whole;
+    if (value->kind == VALUE_TEXT) {
+        put_text(pf, value->text);
+    } else if (value->kind == VALUE_HEX) {
+        int length = snprintf(hex, sizeof hex, "0x%llx", (unsigned long long)value->count);
+        put_text(pf, (struct slice){hex, (size_t)length});
+    } else if (value->kind == VALUE_BOOL) {
+        proto_uint(&pf->event, ANNOTATION_BOOL, value->count);
+    } else if (value_int(value, &whole)) {
+        proto_uint(&pf->event, ANNOTATION_INT, (uint64_t)whole);
+    } else if (value->kind == VALUE_COUNT) {
+        proto_uint(&pf->event, ANNOTATION_UINT, value->count);
+    } else if (value->kind != VALUE_NULL) {
+        proto_double(&pf->event, ANNOTATION_DOUBLE, value_real(value));
     }
+}
+
+/* Encodes an argument as an annotation. Returns the number of values of which it consists. */
+static size_t put_argument(struct pf *pf, const struct value *value, unsigned field, unsigned depth)
+{
+    size_t count = 1, place = proto_open(&pf->event, field);
+    if (field != ANNOTATION_ARRAY_VALUES) {
+        struct slice key = value->is_written ? unescaped(pf, value->key) : value->key;
+        proto_uint(&pf->event, ANNOTATION_NAME_IID, pf_intern(pf, SPACE_KEY, key.at, key.length));
+    }
+    if (value->kind == VALUE_JSON) {
+        put_value(pf, value->text, depth);
+    } else if (value->kind == VALUE_OBJECT || value->kind == VALUE_LIST) {
+        unsigned within = value->kind == VALUE_LIST ? ANNOTATION_ARRAY_VALUES : ANNOTATION_DICT_ENTRIES;
+        while (value[count].kind != VALUE_END) count += put_argument(pf, &value[count], within, depth + 1);
+        count++;
+    } else {
+        put_scalar(pf, value);
+    }
+    proto_close(&pf->event, place);
+    return count;
+}
+
+void pf_put_args(struct pf *pf, const struct event *event)
+{
+    for (size_t i = 0; i < event->arguments;) i += put_argument(pf, &event->argument[i], EVENT_ANNOTATIONS, 0);
 }
 
 /* ---- interned texts ---- */

@@ -5,6 +5,7 @@
  */
 #include "write/pftrace/parts.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -20,7 +21,7 @@ static uint32_t event_before(struct pf *pf, int64_t pid, int64_t tid, int64_t ti
     return same ? (uint32_t)pf->keys - 1 : NO_PLACE;
 }
 
-void pf_take_arrow(struct pf *pf, const struct kineto_event *event)
+void pf_take_arrow(struct pf *pf, const struct event *event)
 {
     struct slice category = event->category.at ? event->category : (struct slice){"", 0};
     struct pf_arrow arrow = {
@@ -116,42 +117,62 @@ void pf_link(struct pf *pf)
 
 /* ---- counters ---- */
 
-void pf_take_memory(struct pf *pf, const struct kineto_event *event)
+/* Returns the counter of an allocator's total. */
+static uint32_t total_of(struct pf *pf, const char *total, int64_t type, int64_t device)
+{
+    uint64_t key = hash_numbers(hash_numbers((uint64_t)type, (uint64_t)device), (uint64_t)*total);
+    uint32_t track = map_get(&pf->totals, key);
+    if (track != MAP_NONE) return track;
+    char *name = type == 0 ? string_format("memory %s, CPU", total)
+                           : string_format("memory %s, GPU %lld", total, (long long)device);
+    track = pf_counter(pf, pf_main_group(pf), name, true);
+    map_put(&pf->totals, key, track);
+    free(name);
+    return track;
+}
+
+void pf_take_memory(struct pf *pf, const struct event *event)
 {
     static const char *const totals[][2] = {{"Total Allocated", "allocated"}, {"Total Reserved", "reserved"}};
     int64_t type, device, value;
-    if (!json_int(json_member(event->args, "Device Type"), &type) ||
-        !json_int(json_member(event->args, "Device Id"), &device))
+    if (!value_int(event_argument(event, "Device Type"), &type) ||
+        !value_int(event_argument(event, "Device Id"), &device))
         return;
-    for (size_t i = 0; i < ARRAY_SIZE(totals); i++) {
-        if (!json_int(json_member(event->args, totals[i][0]), &value)) continue;
-        char *name = type == 0 ? string_format("memory %s, CPU", totals[i][1])
-                               : string_format("memory %s, GPU %lld", totals[i][1], (long long)device);
-        uint32_t track = pf_counter(pf, pf_main_group(pf), name, true);
-        add_sample(pf, (struct pf_sample){.time = event->ts, .value = value, .track = track});
-        free(name);
-    }
+    for (size_t i = 0; i < ARRAY_SIZE(totals); i++)
+        if (value_int(event_argument(event, totals[i][0]), &value))
+            add_sample(pf, (struct pf_sample){
+                               .time = event->ts, .value = value, .track = total_of(pf, totals[i][1], type, device)});
 }
 
-/* Each member of the arguments is a series. */
-void pf_take_counter(struct pf *pf, const struct kineto_event *event)
+/* Sets the value of a sample; false if the value has no number. */
+static bool set_value(struct pf_sample *sample, const struct value *value)
 {
-    struct slice rest = event->args, key, value;
     struct number number;
-    while (json_next(&rest, &key, &value)) {
-        json_number(value.at, 0, &number);
-        if (!key.at || number.state == NUMBER_NONE) continue;
-        bool exact = number.state == NUMBER_GOOD && !number.is_float && number.magnitude <= INT64_MAX;
-        char *digits = mem_text(value.at, value.length);
-        char *name = string_format("%.*s %.*s", (int)MIN(event->name.length, 1000),
-                                   event->name.at ? event->name.at : "", (int)MIN(key.length, 1000), key.at);
-        struct pf_sample sample = {.time = event->ts,
-                                   .value = number.negative ? -(int64_t)number.magnitude : (int64_t)number.magnitude,
-                                   .real = strtod(digits + (*digits == '"'), NULL),
-                                   .is_real = !exact,
-                                   .track = pf_counter(pf, pf_main_group(pf), name, false)};
+    if (value->kind != VALUE_JSON) {
+        sample->is_real = !value_int(value, &sample->value);
+        sample->real = value_real(value);
+        return !isnan(sample->real);
+    }
+    json_number(value->text.at, 0, &number);
+    char *digits = mem_text(value->text.at, value->text.length);
+    sample->is_real = number.state != NUMBER_GOOD || number.is_float || number.magnitude > INT64_MAX;
+    sample->value = number.negative ? -(int64_t)number.magnitude : (int64_t)number.magnitude;
+    sample->real = strtod(digits + (*digits == '"'), NULL);
+    free(digits);
+    return number.state != NUMBER_NONE;
+}
+
+/* Each argument is a series. */
+void pf_take_counter(struct pf *pf, const struct event *event)
+{
+    for (const struct value *value = event->argument; value < event->argument + event->arguments; value++) {
+        struct pf_sample sample = {.time = event->ts};
+        if (!value->has_key || !set_value(&sample, value)) continue;
+        char *name =
+            string_format("%.*s %.*s", (int)MIN(event->name.length, 1000), event->name.at ? event->name.at : "",
+                          (int)MIN(value->key.length, 1000), value->key.at);
+        sample.track = pf_counter(pf, pf_main_group(pf), name, false);
         add_sample(pf, sample);
-        free(digits);
         free(name);
     }
 }

@@ -149,7 +149,8 @@ struct pf {
     const struct process *process;
     int64_t main_pid;
     struct names texts;
-    uint8_t *spaces; /* by text: the tables it is in */
+    uint32_t recent[1024]; /* numbers of texts, by a hash of parts of the text */
+    uint8_t *spaces;       /* by text: the tables it is in */
     size_t spaces_capacity;
     size_t interned; /* bytes of texts of SPACE_STRING */
     struct scratch scratch;
@@ -171,6 +172,7 @@ struct pf {
     size_t groups, group_capacity;
     struct map group_of;
     struct map names_of[3]; /* texts by row: NAME_OF_PROCESS and so on */
+    struct map totals;      /* counters of allocators' totals, by hash of device and total */
     struct map arrow_ids;   /* numbers of arrows, by hash of category and id */
     struct map pairs;       /* keys of asynchronous events without an end, by hash of category, id and process */
 };
@@ -179,23 +181,23 @@ enum { NAME_OF_PROCESS, LABEL_OF_PROCESS, NAME_OF_THREAD };
 /* ---- args.c ---- */
 /* Returns the text's number + 1 in a table of interned texts. */
 uint64_t pf_intern(struct pf *pf, enum pf_space space, const char *text, size_t length);
-/* Encodes the members of the event's arguments. */
-void pf_put_args(struct pf *pf, struct slice args);
+/* Encodes the event's arguments. */
+void pf_put_args(struct pf *pf, const struct event *event);
 /* Writes all interned texts, in packets of bounded size. */
 void pf_write_texts(struct pf *pf);
 
 /* ---- tracks.c ---- */
-uint32_t pf_row(struct pf *pf, const struct kineto_event *event, bool on_device); /* the event's thread or stream */
+uint32_t pf_row(struct pf *pf, const struct event *event, bool on_device); /* the event's thread or stream */
 /* Returns the thread or stream with these numbers, the stream if `on_device` and both exist; NO_PLACE if none does. */
 uint32_t pf_find_row(const struct pf *pf, int64_t pid, int64_t tid, bool on_device);
-uint32_t pf_async(struct pf *pf, const struct kineto_event *event);
+uint32_t pf_async(struct pf *pf, const struct event *event);
 uint32_t pf_counter(struct pf *pf, uint32_t group, const char *name, bool is_bytes);
 uint32_t pf_lane(struct pf *pf, uint32_t track, uint32_t lane, bool crossing);
 uint32_t pf_main_group(struct pf *pf);
-int64_t pf_pid(struct pf *pf, const struct kineto_event *event);
-int64_t pf_tid(struct pf *pf, const struct kineto_event *event);
+int64_t pf_pid(struct pf *pf, const struct event *event);
+int64_t pf_tid(struct pf *pf, const struct event *event);
 /* Takes an event that describes a row (phase M). */
-void pf_describe(struct pf *pf, const struct kineto_event *event);
+void pf_describe(struct pf *pf, const struct event *event);
 void pf_write_tracks(struct pf *pf);
 void pf_tracks_free(struct pf *pf);
 
@@ -204,13 +206,13 @@ void pf_tracks_free(struct pf *pf);
 void pf_place(struct pf *pf);
 
 /* ---- arrows.c ---- */
-void pf_take_arrow(struct pf *pf, const struct kineto_event *event);
+void pf_take_arrow(struct pf *pf, const struct event *event);
 /* Joins beginnings and ends of arrows to flows, and computes the depth of the launch queues. */
 void pf_link(struct pf *pf);
 /* Takes the totals of an allocator from a [memory] event. */
-void pf_take_memory(struct pf *pf, const struct kineto_event *event);
+void pf_take_memory(struct pf *pf, const struct event *event);
 /* Takes the values of a counter event (phase C). */
-void pf_take_counter(struct pf *pf, const struct kineto_event *event);
+void pf_take_counter(struct pf *pf, const struct event *event);
 void pf_sort_samples(struct pf *pf);
 
 /* ---- packet.c ---- */

@@ -59,14 +59,14 @@ static void write_start(struct pf *pf, int64_t time)
 /* ---- taking events ---- */
 
 /* Encodes the event and keeps it. Returns its key. */
-static struct pf_key *keep_key(struct pf *pf, const struct kineto_event *event, enum pf_key_kind kind, uint32_t track)
+static struct pf_key *keep_key(struct pf *pf, const struct event *event, enum pf_key_kind kind, uint32_t track)
 {
     struct proto *p = &pf->event;
     p->length = 0;
     if (event->category.at)
         proto_uint(p, EVENT_CATEGORY_IIDS, pf_intern(pf, SPACE_CATEGORY, event->category.at, event->category.length));
     proto_uint(p, EVENT_NAME_IID, pf_intern(pf, SPACE_NAME, event->name.at ? event->name.at : "", event->name.length));
-    pf_put_args(pf, event->args);
+    pf_put_args(pf, event);
     uint32_t length = (uint32_t)p->length;
     uint64_t offset = scratch_add(&pf->scratch, (const char *)&length, sizeof length);
     scratch_add(&pf->scratch, p->data, p->length);
@@ -79,7 +79,7 @@ static struct pf_key *keep_key(struct pf *pf, const struct kineto_event *event, 
     return key;
 }
 
-static void take_slice(struct pf *pf, const struct kineto_event *event)
+static void take_slice(struct pf *pf, const struct event *event)
 {
     if (!(event->has & HAS_DUR) || event->dur < 0) return; /* the loader reports these */
     enum event_class event_class = kineto_class(event->category, event->name);
@@ -88,14 +88,14 @@ static void take_slice(struct pf *pf, const struct kineto_event *event)
     key->end = add_ns(event->ts, event->dur);
 }
 
-static void take_instant(struct pf *pf, const struct kineto_event *event)
+static void take_instant(struct pf *pf, const struct event *event)
 {
     keep_key(pf, event, KEY_INSTANT, pf_row(pf, event, ON_DEVICE(kineto_class(event->category, event->name))));
     if (event->name.at && slice_is(event->name, "[memory]")) pf_take_memory(pf, event);
 }
 
 /* Takes the beginning or the end of an asynchronous event. */
-static void take_async(struct pf *pf, const struct kineto_event *event)
+static void take_async(struct pf *pf, const struct event *event)
 {
     if (!(event->has & HAS_ID)) return;
     uint32_t track = pf_async(pf, event);
@@ -110,20 +110,22 @@ static void take_async(struct pf *pf, const struct kineto_event *event)
     }
 }
 
-static struct kineto_event moved(const struct clock_shift *shift, const struct kineto_event *event)
+/* Returns an event on the clock of the file, with its arguments apart. */
+static struct event taken_event(struct pftrace *file, const struct event *event)
 {
-    struct kineto_event own = *event;
-    own.ts = clock_shifted(shift, event->ts);
+    struct event own = *event;
+    own.ts = clock_shifted(&file->shift, event->ts);
     if (event->has & HAS_DUR && event->dur >= 0)
-        own.dur = add_ns(clock_shifted(shift, add_ns(event->ts, event->dur)), -own.ts);
+        own.dur = add_ns(clock_shifted(&file->shift, add_ns(event->ts, event->dur)), -own.ts);
+    event_split(&own, &file->arguments);
     return own;
 }
 
-static void take_event(void *context, const struct kineto_event *in_trace)
+static void take_event(void *context, const struct event *given)
 {
     struct pftrace *file = context;
     struct pf *pf = file->pf;
-    const struct kineto_event own = moved(&file->shift, in_trace), *event = &own;
+    const struct event own = taken_event(file, given), *event = &own;
     if (event->phase == 'M') pf_describe(pf, event);
     else if (!(event->has & HAS_TS)) return; /* the loader reports these */
     else if (event->phase == 'X') take_slice(pf, event);
@@ -272,6 +274,7 @@ static void free_process(struct pf *pf)
     pf_tracks_free(pf);
     names_free(&pf->texts);
     scratch_free(&pf->scratch);
+    map_free(&pf->totals);
     map_free(&pf->arrow_ids);
     map_free(&pf->pairs);
     text_free(&pf->plain);
@@ -315,4 +318,5 @@ struct event_taker pftrace_taker(struct pftrace *file)
 void pftrace_close(struct pftrace *file)
 {
     map_free(&file->pids);
+    event_values_free(&file->arguments);
 }

@@ -21,12 +21,12 @@ static int64_t row_number(struct pf *pf, bool known, int64_t number, struct slic
     return text.at ? TEXT_ROW + names_add(&pf->texts, text.at, text.length) : 0;
 }
 
-int64_t pf_pid(struct pf *pf, const struct kineto_event *event)
+int64_t pf_pid(struct pf *pf, const struct event *event)
 {
     return row_number(pf, event->has & HAS_PID, event->pid, event->pid_text);
 }
 
-int64_t pf_tid(struct pf *pf, const struct kineto_event *event)
+int64_t pf_tid(struct pf *pf, const struct event *event)
 {
     return row_number(pf, event->has & HAS_TID, event->tid, event->tid_text);
 }
@@ -70,7 +70,7 @@ static uint64_t key_of(enum pf_track_kind kind, uint32_t group, uint64_t number)
     return hash_numbers(hash_numbers(kind, group), number);
 }
 
-uint32_t pf_row(struct pf *pf, const struct kineto_event *event, bool on_device)
+uint32_t pf_row(struct pf *pf, const struct event *event, bool on_device)
 {
     enum pf_track_kind kind = on_device ? PF_STREAM : PF_THREAD;
     uint32_t group = group_at(pf, pf_pid(pf, event), on_device);
@@ -92,7 +92,7 @@ uint32_t pf_find_row(const struct pf *pf, int64_t pid, int64_t tid, bool on_devi
     return place != NO_PLACE ? place : find_row(pf, pid, tid, !on_device);
 }
 
-uint32_t pf_async(struct pf *pf, const struct kineto_event *event)
+uint32_t pf_async(struct pf *pf, const struct event *event)
 {
     uint32_t group = group_at(pf, pf_pid(pf, event), false);
     uint32_t name = (uint32_t)(pf_intern(pf, SPACE_CATEGORY, event->category.at, event->category.length) - 1);
@@ -127,9 +127,9 @@ static uint64_t thread_key(int64_t pid, int64_t tid)
     return hash_numbers((uint64_t)pid, (uint64_t)tid);
 }
 
-static void keep_text(struct pf *pf, unsigned kind, uint64_t key, struct slice value)
+static void keep_text(struct pf *pf, unsigned kind, uint64_t key, const struct value *value)
 {
-    char *text = json_text(value);
+    char *text = value_text(value);
     if (text && *text) {
         pf->utf8.length = 0;
         text_utf8(&pf->utf8, text, strlen(text));
@@ -138,15 +138,14 @@ static void keep_text(struct pf *pf, unsigned kind, uint64_t key, struct slice v
     free(text);
 }
 
-void pf_describe(struct pf *pf, const struct kineto_event *event)
+void pf_describe(struct pf *pf, const struct event *event)
 {
     uint64_t pid = (uint64_t)pf_pid(pf, event);
     if (!event->name.at) return;
-    if (slice_is(event->name, "process_name")) keep_text(pf, NAME_OF_PROCESS, pid, json_member(event->args, "name"));
-    if (slice_is(event->name, "process_labels"))
-        keep_text(pf, LABEL_OF_PROCESS, pid, json_member(event->args, "labels"));
+    if (slice_is(event->name, "process_name")) keep_text(pf, NAME_OF_PROCESS, pid, event_argument(event, "name"));
+    if (slice_is(event->name, "process_labels")) keep_text(pf, LABEL_OF_PROCESS, pid, event_argument(event, "labels"));
     if (slice_is(event->name, "thread_name"))
-        keep_text(pf, NAME_OF_THREAD, thread_key((int64_t)pid, pf_tid(pf, event)), json_member(event->args, "name"));
+        keep_text(pf, NAME_OF_THREAD, thread_key((int64_t)pid, pf_tid(pf, event)), event_argument(event, "name"));
 }
 
 /* Returns the text of a row, or NULL. */

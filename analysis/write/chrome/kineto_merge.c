@@ -10,8 +10,10 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "write/chrome_merge.h"
+#include "write/chrome/chrome_merge.h"
+#include "write/export_tfr.h"
 #include "read/json/clean.h"
+#include "write/out.h"
 
 enum { MOST_MEMBER_BYTES = 16 << 20, LABEL_HOST = 64 };
 static const uint64_t LARGE_ID = UINT64_C(1) << 40, HASHED_ID = UINT64_C(1) << 52;
@@ -66,7 +68,7 @@ static struct row *row_of(struct rewriting *r, int64_t pid)
     if (at == r->rows) {
         char number[24];
         r->row = mem_grow(r->row, &r->row_capacity, r->rows + 1, sizeof *r->row);
-        r->row[r->rows++] = (struct row){.pid = merged_pid(&r->file->pids, pid)};
+        r->row[r->rows++] = (struct row){.pid = pid_in_file(&r->file->pids, pid)};
         int length = snprintf(number, sizeof number, "%lld", (long long)r->row[at].pid);
         add_pid(&r->one->pids, number, (size_t)length);
     }
@@ -75,7 +77,7 @@ static struct row *row_of(struct rewriting *r, int64_t pid)
 
 /* Returns the place of a row: first the host, then devices by number, then the profiler's own rows. Kineto tells them
  * apart by the index: that of a device is above every pid, and those of its own rows are higher still. */
-static int64_t sorted_place(const struct rewriting *r, const struct kineto_event *event, int64_t index)
+static int64_t sorted_place(const struct rewriting *r, const struct event *event, int64_t index)
 {
     enum { KINETO_DEVICES = 5000000, KINETO_SPANS = 536870912 };
     int64_t number = event->has & HAS_PID ? MAX(event->pid, 0) : 0;
@@ -108,17 +110,11 @@ static void put_labelled(struct rewriting *r, struct slice string)
 
 /* ---- values ---- */
 
-static void put_number(struct rewriting *r, int64_t number)
-{
-    out_puts(r->file->out, number < 0 ? "-" : "");
-    out_number(r->file->out, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
-}
-
 /* Rows of the profiler's own marks have a text for a pid. */
-static void put_pid(struct rewriting *r, const struct kineto_event *event, struct slice value)
+static void put_pid(struct rewriting *r, const struct event *event, struct slice value)
 {
     if (event->has & HAS_PID || !is_string(value)) {
-        put_number(r, row_of(r, event->has & HAS_PID ? event->pid : -1)->pid);
+        out_int(r->file->out, row_of(r, event->has & HAS_PID ? event->pid : -1)->pid);
         return;
     }
     uint64_t hash = hash_numbers(hash_text(value.at, value.length), 0);
@@ -177,14 +173,14 @@ static int64_t shifted(const struct rewriting *r, int64_t time)
     return clock_shifted(&r->one->clock.shift, time);
 }
 
-static void put_time(struct rewriting *r, const struct kineto_event *event)
+static void put_time(struct rewriting *r, const struct event *event)
 {
     int64_t time = MAX(add_ns(shifted(r, event->ts), -r->file->base), 0); /* only descriptions lie before the base */
-    if (!(event->has & HAS_FLOAT_TS) && time % 1000 == 0) put_number(r, time / 1000);
+    if (!(event->has & HAS_FLOAT_TS) && time % 1000 == 0) out_int(r->file->out, time / 1000);
     else out_us(r->file->out, time);
 }
 
-static void put_duration(struct rewriting *r, const struct kineto_event *event, struct slice value)
+static void put_duration(struct rewriting *r, const struct event *event, struct slice value)
 {
     bool drifts = r->one->clock.shift.drift != 0 && (event->has & (HAS_TS | HAS_DUR)) == (HAS_TS | HAS_DUR);
     if (drifts) out_us(r->file->out, shifted(r, event->ts + event->dur) - shifted(r, event->ts));
@@ -211,7 +207,7 @@ static enum part event_part(struct slice key)
     return OTHER;
 }
 
-static enum part argument_part(const struct kineto_event *event, struct slice key)
+static enum part argument_part(const struct event *event, struct slice key)
 {
     if (event->phase == 'M') {
         bool is_name = slice_is(event->name, "process_name") && json_is_key(key, "name");
@@ -241,7 +237,7 @@ static void put_ids(struct rewriting *r, struct slice object)
     out_puts(r->file->out, "}");
 }
 
-static void put_argument(struct rewriting *r, const struct kineto_event *event, struct slice key, struct slice value)
+static void put_argument(struct rewriting *r, const struct event *event, struct slice key, struct slice value)
 {
     enum part part = argument_part(event, key);
     int64_t index;
@@ -252,13 +248,13 @@ static void put_argument(struct rewriting *r, const struct kineto_event *event, 
         put_labelled(r, value);
     } else if (part == SORT && json_int(value, &index)) {
         if (event->has & HAS_PID) row_of(r, event->pid)->sorted = true;
-        put_number(r, sorted_place(r, event, index));
+        out_int(r->file->out, sorted_place(r, event, index));
     } else {
         put(r, value);
     }
 }
 
-static void put_arguments(struct rewriting *r, const struct kineto_event *event, struct slice object)
+static void put_arguments(struct rewriting *r, const struct event *event, struct slice object)
 {
     struct slice key, value;
     out_puts(r->file->out, "{");
@@ -269,7 +265,7 @@ static void put_arguments(struct rewriting *r, const struct kineto_event *event,
     out_puts(r->file->out, "}");
 }
 
-static void put_member(struct rewriting *r, const struct kineto_event *event, enum part part, struct slice value)
+static void put_member(struct rewriting *r, const struct event *event, enum part part, struct slice value)
 {
     bool is_object = value.length && *value.at == '{';
     if (part == PID) put_pid(r, event, value);
@@ -288,7 +284,7 @@ static void begin_event(struct rewriting *r)
     out_puts(r->file->out, r->file->events++ ? ",\n{" : "\n{");
 }
 
-static void take_event(void *context, const struct kineto_event *event)
+static void take_event(void *context, const struct event *event)
 {
     struct rewriting *r = context;
     struct slice rest = strict_clean(&r->strict, event->raw), key, value;
@@ -306,7 +302,7 @@ static void take_event(void *context, const struct kineto_event *event)
     }
     if (!has_pid) {
         out_puts(r->file->out, ", \"pid\": ");
-        put_number(r, row_of(r, -1)->pid);
+        out_int(r->file->out, row_of(r, -1)->pid);
     }
     out_puts(r->file->out, "}");
     r->one->events += event->phase != 'M';
@@ -319,7 +315,7 @@ static void put_description(struct rewriting *r, const struct row *row, const ch
     out_format(out, "\"ph\": \"M\", \"name\": \"%s\", \"pid\": %lld, \"tid\": 0, \"ts\": 0, \"args\": {\"%s\": ", name,
                (long long)row->pid, key);
     if (strcmp(key, "name") == 0) out_json_string(out, r->label, strlen(r->label));
-    else put_number(r, (int64_t)r->place * ROWS_OF_PROCESS);
+    else out_int(r->file->out, (int64_t)r->place * ROWS_OF_PROCESS);
     out_puts(out, "}}");
 }
 

@@ -5,7 +5,7 @@
  * follow behind all events, because they need the rows of both ends. HTA draws them to an end on a device one
  * microsecond early, so that viewers attach them to the event.
  */
-#include "write/overlay.h"
+#include "write/chrome/overlay.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 
 #include "base/hash.h"
 #include "read/json/clean.h"
+#include "write/emit.h"
 
 /* The row of an event of the path, as its trace writes it. */
 struct place {
@@ -29,6 +30,7 @@ struct overlay {
     struct place *place; /* by event of the path */
     struct map index;    /* index in `place`, by event */
     size_t events, written, unplaced;
+    struct out printed; /* an event of ours */
     struct text changed;
     struct strict strict;
     struct text members; /* of a Kineto trace, beside its events */
@@ -79,7 +81,7 @@ static void find_critical(struct overlay *o)
 }
 
 /* Returns the event of the path that this one is; MAP_NONE: none. */
-static uint32_t recognise(const struct overlay *o, const struct kineto_event *event)
+static uint32_t recognise(const struct overlay *o, const struct event *event)
 {
     if (event->phase != 'X') return MAP_NONE;
     if (is_of_kineto(o->process)) return map_get(&o->critical, o->events);
@@ -99,11 +101,26 @@ static void put_raw(struct overlay *o, struct slice raw)
     out_write(&o->out, valid.at, valid.length);
 }
 
+/* Returns the text of an event, which can be scanned. */
+static struct slice text_of(struct overlay *o, const struct event *event)
+{
+    struct emit e = {.out = &o->printed, .format = FORMAT_JSON};
+    if (!event->values) return event->raw;
+    o->printed.used = 0;
+    out_puts(&o->printed, "{");
+    for (size_t i = 0; i < event->values->count;) i += value_print(&e, &event->values->value[i]);
+    out_puts(&o->printed, "}");
+    char *end = out_room(&o->printed, STREAM_PAD);
+    *end = 0;
+    memset(end + 1, '"', STREAM_PAD - 1);
+    return (struct slice){o->printed.buffer, o->printed.used};
+}
+
 /* Returns the event with the argument `critical`. */
-static struct slice mark(struct overlay *o, const struct kineto_event *event)
+static struct slice mark(struct overlay *o, struct slice raw)
 {
     static const char inside[] = "\"critical\": 1", member[] = ", \"args\": {\"critical\": 1}}";
-    struct slice raw = event->raw, args = json_member(raw, "args"), rest = args, key, value;
+    struct slice args = json_member(raw, "args"), rest = args, key, value;
     bool has_args = args.at && args.length > 1 && *args.at == '{';
     size_t until = has_args ? (size_t)(args.at - raw.at) + 1 : raw.length - 1;
     o->changed.length = 0;
@@ -124,30 +141,38 @@ static char *member_text(struct slice raw, const char *key)
     return value.at ? mem_text(value.at, value.length) : NULL;
 }
 
+static bool is_on_device(const struct event *event)
+{
+    int64_t device = event->has & HAS_DEVICE ? event->device : -1;
+    if (event->values) value_int(event_argument(event, "device"), &device);
+    return device >= 0;
+}
+
 /* Remembers where an event of the path is drawn. */
-static void note_place(struct overlay *o, uint32_t number, const struct kineto_event *event)
+static void note_place(struct overlay *o, uint32_t number, const struct event *event, struct slice raw)
 {
     struct place *place = &o->place[map_get(&o->index, number)];
     if (place->pid) return;
-    *place = (struct place){.pid = member_text(event->raw, "pid"),
-                            .tid = member_text(event->raw, "tid"),
+    *place = (struct place){.pid = member_text(raw, "pid"),
+                            .tid = member_text(raw, "tid"),
                             .ts = event->ts - o->base,
                             .dur = event->dur,
-                            .on_device = event->has & HAS_DEVICE && event->device >= 0};
+                            .on_device = is_on_device(event)};
 }
 
-static void on_event(void *context, const struct kineto_event *event)
+static void on_event(void *context, const struct event *event)
 {
     struct overlay *o = context;
     uint32_t number = recognise(o, event);
+    struct slice raw = text_of(o, event);
     o->events++;
     put_separator(o);
     if (number == MAP_NONE) {
-        put_raw(o, event->raw);
+        put_raw(o, raw);
         return;
     }
-    note_place(o, number, event);
-    put_raw(o, mark(o, event));
+    note_place(o, number, event, raw);
+    put_raw(o, mark(o, raw));
 }
 
 static void on_begin(void *context, const struct process *process, int64_t pid)
@@ -255,6 +280,7 @@ bool overlay_write(const char *file, const struct selection *chosen, const struc
     o.base = is_of_kineto(process) ? kineto_base(process) : export_base(MAX(chosen->model->start, 0));
     if (!out_open(&o.out, file)) return false;
     find_critical(&o);
+    out_memory(&o.printed);
     out_puts(&o.out, "{");
     put_writer(&o.out, "critical-path", NULL, process->rank);
     if (!is_of_kineto(process)) put_own_members(&o, chosen);
@@ -278,6 +304,7 @@ bool overlay_write(const char *file, const struct selection *chosen, const struc
     free(o.place);
     map_free(&o.critical);
     map_free(&o.index);
+    out_discard(&o.printed);
     text_free(&o.changed);
     strict_free(&o.strict);
     text_free(&o.members);

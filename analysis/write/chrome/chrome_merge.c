@@ -1,5 +1,5 @@
 /* chrome_merge.c - writes the head and the end of a Chrome trace of several processes. */
-#include "write/chrome_merge.h"
+#include "write/chrome/chrome_merge.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +7,6 @@
 #include "write/emit.h"
 #include "write/export_kineto.h"
 #include "write/export_tfr.h"
-
-int64_t merged_pid(struct map *pids, int64_t pid)
-{
-    if (pid < 0 || map_get(pids, (uint64_t)pid) != MAP_NONE) pid = FREE_PID + (int64_t)pids->count;
-    map_put(pids, (uint64_t)pid, 1);
-    return pid;
-}
 
 void merged_begin(struct merged *file, struct out *out, const char *artefact, const struct selection *chosen,
                   const struct one_clock *clock, const size_t *order)

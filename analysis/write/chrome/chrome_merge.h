@@ -8,7 +8,7 @@
 #define TFA_CHROME_MERGE_H
 
 #include "ask/one_clock.h"
-#include "write/pftrace/pftrace.h"
+#include "write/event.h"
 
 struct merged_process {
     const struct process *process;
@@ -34,11 +34,6 @@ struct merged {
     size_t member_bytes; /* in memory */
     uint64_t lost_members;
 };
-
-/* A pid above every kernel's pids. */
-enum { FREE_PID = 1 << 22 };
-/* Returns `pid`, or a free number if another process or device in the file already has it. */
-int64_t merged_pid(struct map *pids, int64_t pid);
 
 /* Place of a process's rows: below those of earlier processes. */
 enum { ROWS_OF_PROCESS = 8192, ROW_DEVICES = 1024 };
