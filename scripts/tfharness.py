@@ -490,11 +490,22 @@ def find_target(text, trust=True):
         found = found() if called else found
         if not trust and inspect.ismodule(found):
             distrust(f'the stage is {text!r}, which leads into another module')
-    if inspect.isfunction(found) and inspect.isclass(owner) and not isinstance(owner.__dict__.get(part), staticmethod):
-        raise Problem(plain(f'{text} is a method and needs its object: name the object by --target module:obj, or edit build()'))
     if not trust:
         check_found(found, text)
+    if inspect.isfunction(found) and inspect.isclass(owner) and not isinstance(owner.__dict__.get(part), staticmethod):
+        return getattr(only_object_of(owner, text), part)
     return found
+
+
+def only_object_of(kind, text):
+    """Returns the object of a class that is a variable of the class's module, if there is exactly one."""
+    found = {id(value): (name, value) for name, value in vars(sys.modules.get(kind.__module__)).items() if isinstance(value, kind)}
+    if len(found) == 1:
+        (name, value), = found.values()
+        say(f'The object of {text} is {kind.__module__}:{name}')
+        return value
+    several = '; it has ' + ', '.join(f'{kind.__module__}:{name}' for name, _ in found.values()) if found else ''
+    raise Problem(plain(f'{text} is a method and needs its object: name the object by --target module:obj, or edit build(){several}'))
 
 
 def object_from(d, device=None):
@@ -597,6 +608,13 @@ def dit_step(stage, inputs):
         return latents if noise is None else stage.scheduler.step(noise, steps[0], latents)
 
 
+def lacks_for_dit_step(stage, signature):
+    """Returns what dit_step() would miss; None if it has all."""
+    if not hasattr(stage, 'predict_noise_with_cfg'):
+        return 'predict_noise_with_cfg()'
+    return 'latents' if signature and 'latents' not in signature.get('input_signatures', {}) else None
+
+
 def scheduler_step(scheduler):
     """Returns a function that runs the scheduler's step at the first timestep, because a scheduler refuses any other."""
     if getattr(scheduler, 'num_inference_steps', None) is None:
@@ -638,8 +656,11 @@ def step_of(target, tell=say, signature=None):
     if inspect.isclass(target) or not (callable(target) or any(hasattr(target, n) for n in ('process', 'scheduler', 'set_timesteps'))):
         raise Problem(f'{target!r} cannot be called; name a function, or an object with process() or __call__')
     if hasattr(target, 'scheduler') and hasattr(target, 'dit'):
-        tell('Created DiT single-step function')
-        return lambda inputs: dit_step(target, inputs)
+        lacks = lacks_for_dit_step(target, signature)
+        if not (lacks and hasattr(target, 'process')):
+            tell('Created DiT single-step function')
+            return lambda inputs: dit_step(target, inputs)
+        tell(f'A single step would need {lacks}, so all of process() runs')
     if hasattr(target, 'scheduler') and not hasattr(target, 'process') and 'num_inference_steps' in parameters_of(target):
         tell('Created pipeline single-step function')
         return lambda inputs: pipeline_step(target, inputs)
@@ -854,6 +875,7 @@ class StageBenchHarness:
     def measure(self, warmup, profile_steps, suffix):
         """Runs the steps with warm-up and under torch.profiler, and writes {stage}{suffix}_trace.json.gz and the breakdown."""
         import torch
+        recorded = self.io_signature.get('recorded') or {}
         if warmup < 0 or profile_steps < 1:
             raise Problem(f'warmup={warmup}, profile_steps={profile_steps}: warmup must be at least 0, profile_steps at least 1')
         os.makedirs(self.config.output_dir, exist_ok=True)
@@ -862,6 +884,10 @@ class StageBenchHarness:
         name = module.__name__.rpartition('.')[2].upper() if module else 'CPU'
         activities = {activities.CPU, getattr(activities, name, activities.CPU)}
         synchronize = module.synchronize if module else lambda: None
+        threads = recorded.get('threads')
+        if type(threads) is int and 0 < threads <= (os.cpu_count() or 1) and threads != torch.get_num_threads():
+            say(f'torch uses {threads} thread(s), as in the pipeline')
+            torch.set_num_threads(threads)
         say(f'Running {warmup} warmup iteration(s)...')
         for inputs in self.inputs_of_steps(warmup):
             self.run_single_step(inputs)
@@ -886,6 +912,10 @@ class StageBenchHarness:
         median, least, most = statistics.median(times), min(times), max(times)
         say(f'Average iteration time: {statistics.fmean(times):.2f} ms')
         say(f'Median iteration time: {median:.2f} ms (from {least:.2f} to {most:.2f})')
+        if recorded.get('median_ms') is not None:
+            done = recorded.get('done_ms')
+            say(f'In the pipeline: median {recorded["median_ms"]:.2f} ms of {recorded["calls"]} call(s)' +
+                ('' if done is None else f', on average {done:.2f} ms until the device was done'))
         return {'stage_name': self.stage_name, 'warmup': warmup, 'profile_steps': profile_steps, 'timing_ms': times,
                 'median_ms': median, 'spread_ms': [least, most], 'kernel_breakdown': breakdown}
 

@@ -231,7 +231,7 @@ def _sig_arguments(function, args, kwargs):
         bound = args[0] if args else bound
         names, args = names[1:], args[1:]
     left = [_SIG_NODES]
-    texts = []
+    texts = ['"#": %d' % sys.modules['torch'].get_num_threads()] if _sig_values and 'torch' in sys.modules else []
     if type(function) is _SIG_FUNCTION and type(function.__module__) is str:
         texts.append('"": ' + _sig_string('%s:%s' % (function.__module__, function.__qualname__)))
     kind = type(bound)

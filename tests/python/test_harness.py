@@ -320,6 +320,11 @@ class Flux:
     def process(self, latents, num_inference_steps=4): log.append(('flux', num_inference_steps)); return 'flux'
     def paint(self, latents): log.append(('own', True)); return 'own'
 flux = Flux()
+class Other(DitStage):
+    def process(self, latents=None, prompt=None): log.append(('whole', prompt)); return 'whole'
+class Without(Other):
+    predict_noise_with_cfg = property()
+other, without = Other(), Without()
 def make(): return type('Pipe', (), {'stage': flux})()
 plan, scaled = Plan(), Scaled()
 dit, pipeline, painter, whole = DitStage(), Pipeline(), Painter(), Whole()
@@ -378,6 +383,9 @@ for target in ('stages:flux', 'stages:flux.process', 'stages:make().stage', 'sta
 for method in ('stages:Flux.paint', '__main__:Flux.paint', 'stages:Other.paint'):
     answers.append(run('stages:make().stage', {'target': method}, latents=latents)[0])
 answers.append(run('stages:make', latents=latents))
+answers.append(run('stages:other', {'input_signatures': {'prompt': 'a'}}, prompt='a'))
+answers.append(run('stages:without', {'input_signatures': {'latents': 1}}, latents=latents))
+answers.append(list(run('stages:other', {'input_signatures': {'latents': 1}}, latents=latents)[0].shape))
 try:
     tfharness.find_target('stages:make().stage', trust=False)
 except tfharness.Problem as e:
@@ -386,7 +394,8 @@ except tfharness.Problem as e:
     assert answers[:4] == [['flux', ['flux', 4]]] * 4
     assert answers[4:7] == ['own', 'own', 'flux']
     assert answers[7] == "make takes none of the inputs ['latents']; if it returns the pipeline, name the stage as make().stage"
-    assert answers[8] == 'refused'
+    assert answers[8:11] == [['whole', ['whole', 'a']], ['whole', ['whole', None]], [1, 4, 2, 2]]  # a step that lacks its inputs
+    assert answers[11] == 'refused'
 
 
 def test_one_step_of_a_whole_pipeline(ask):
@@ -418,7 +427,7 @@ answers.append(run('stages:scaled.step', noise=latents, timestep=5, latents=late
 
 def test_targets_that_can_not_be_run(ask):
     answers = ask('''
-for target in (None, 'stages', ':x', 'stages:', 'gone:x', 'gone.py:x', 'stages:gone', 'stages:Stage.gone', 'stages:Stage.method', 'stages:Stage',
+for target in (None, 'stages', ':x', 'stages:', 'gone:x', 'gone.py:x', 'stages:gone', 'stages:Stage.gone', 'stages:Transformer.forward', 'stages:Stage',
                'stages:text', 'broken:x'):
     try:
         tfharness.step_of(tfharness.find_target(target))
@@ -427,7 +436,7 @@ for target in (None, 'stages', ':x', 'stages:', 'gone:x', 'gone.py:x', 'stages:g
         answers.append(str(e))
 ''', stages=STAGES, broken='import no_such_module')
     wanted = ['does not name the object of the stage; name it by --target', 'the form is module:obj', 'the form is module:obj', 'the form is module:obj', 'gone cannot be imported (',
-              'gone.py cannot be imported (', 'stages has no gone', 'Stage has no gone', 'stages:Stage.method is a method and needs its object',
+              'gone.py cannot be imported (', 'stages has no gone', 'Stage has no gone', 'stages:Transformer.forward is a method and needs its object',
               'cannot be called', 'cannot be called', 'broken cannot be imported (No module named']
     assert len(answers) == len(wanted)
     for answer, part in zip(answers, wanted):
@@ -661,15 +670,25 @@ def test_a_stage_alone_runs_the_same_operators(run, run_script, analyze, python,
 
 
 def test_a_method_needs_its_object(run, run_script, analyze, python, tmp_path):
+    """The only object of its class in the class's module is found. The script has what was recorded: the median, torch's threads."""
     (tmp_path / 'model.py').write_text('import torch\nclass Model:\n    def process(self, x):\n        return x + 1\nmodel = Model()\n')
-    (tmp_path / 'go.py').write_text('import torch, model\nmodel.model.process(torch.ones(3, dtype=torch.int16))\n')
+    (tmp_path / 'go.py').write_text('import torch, model\ntorch.set_num_threads(1)\n'
+                                    'for _ in range(3):\n    model.model.process(torch.ones(3, dtype=torch.int16))\n')
     result = run([python, 'go.py'], {'TFI_STAGES': 'model:Model.process'}, timeout=200)
     assert result.rc == 0, result.err[-2000:]
     analyze('report', result.dir)
     script = result.dir / 'profile_Model.process.py'
+    row, = (r for r in analyze('stages', result.dir)['rows'] if r['stage'] == 'Model.process')
+    recorded = json.loads((result.dir / 'timing_io_signature.json').read_text())['stages']['Model.process']['recorded']
+    assert recorded == {'calls': 3, 'median_ms': pytest.approx(row['median_us'] / 1000, abs=1e-6), 'threads': 1}
+    done = run_script(script)
+    assert done.rc == 0 and '[Harness] The object of model:Model.process is model:model\n' in done.out, done.err[-2000:]
+    assert f'[Harness] In the pipeline: median {recorded["median_ms"]:.2f} ms of 3 call(s)\n' in done.out
+    with (tmp_path / 'model.py').open('a') as module:
+        module.write('other = Model()\n')
     done = run_script(script)
     assert (done.rc, done.err) == (1, f'{script.name}: model:Model.process is a method and needs its object: name the object by '
-                                      '--target module:obj, or edit build()\n')
+                                      '--target module:obj, or edit build(); it has model:model, model:other\n')
     done = run_script(script, '--target', 'model:model.process', '--profile-steps', '2')
     assert done.rc == 0 and 'Median iteration time' in done.out, done.err[-2000:]
     text = script.read_text()

@@ -207,7 +207,8 @@ def test_names_of_stages(made, report, name, file, tmp_path, monkeypatch):
     made.rank().stage(name, {'x': "'" * 7 + '\\'}).save()
     _, stages = report()
     assert list(stages) == [name]
-    assert signature_in(tmp_path / file, monkeypatch) == {'stage_name': name, 'input_signatures': {'x': "'" * 7 + '\\'}, 'target': None}
+    assert signature_in(tmp_path / file, monkeypatch) == {
+        'stage_name': name, 'input_signatures': {'x': "'" * 7 + '\\'}, 'target': None, 'recorded': {'calls': 1, 'median_ms': 0.01}}
 
 
 CACHE = {'type': 'm.Cache', 'layers': [[tensor([1, 8, 512, 64], 'bfloat16', 'cuda:0')] * 2] * 32}
@@ -230,7 +231,7 @@ def test_a_script_that_a_person_reads(made, report, inputs, tmp_path, monkeypatc
     path = tmp_path / 'profile_a.py'
     lines = path.read_text().splitlines()
     assert len(lines) <= 150 and (max(map(len, lines)) < 140 or len(str(inputs)) > 5000)
-    assert signature_in(path, monkeypatch) == {key: wanted[key] for key in ('stage_name', 'input_signatures', 'target', 'object')}
+    assert signature_in(path, monkeypatch) == {key: wanted[key] for key in ('stage_name', 'input_signatures', 'target', 'object', 'recorded')}
 
 
 def test_strides_that_a_shape_implies_are_left_out(made, report, tmp_path, monkeypatch):

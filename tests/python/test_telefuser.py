@@ -16,7 +16,7 @@ import pytest
 from conftest import BUILD, built, clean_environment, execute
 
 GPU = BUILD / 'simgpu'
-OURS = {'writer', 'calls', 'device', 'stride', 'target', 'rank', 'signatures', 'output', 'object'}  # keys beyond TeleFuser's
+OURS = {'writer', 'calls', 'device', 'stride', 'target', 'rank', 'signatures', 'output', 'object', 'recorded'}  # keys beyond TeleFuser's
 TIMES = {'duration_ms', 'total_stages_ms', 'wall_clock_ms'}
 BY_TIME = {'timestamp', 'percentage'}
 

@@ -163,15 +163,15 @@ static void put_value(struct text *to, struct slice value)
     text_puts(to, wrapped ? "}" : "");
 }
 
-/* Writes the arguments, all or only the scalar ones. The members "" (the function) and "." (its object) are not
- * arguments. */
+/* Writes the arguments, all or only the scalar ones. The members "" (the function), "." (its object) and "#" (torch's
+ * threads) are not arguments. */
 static void put_arguments(struct text *to, struct slice object, bool scalars)
 {
     struct slice key, value;
     const char *comma = "";
     while (json_next(&object, &key, &value)) {
         bool is_scalar = value.length && !strchr("{[n", *value.at);
-        bool is_argument = key.length && !(key.length == 1 && *key.at == '.');
+        bool is_argument = key.length && !(key.length == 1 && strchr(".#", *key.at));
         if (!is_argument || (scalars && !is_scalar)) continue;
         text_format(to, "%s\n        \"", comma);
         text_add(to, key.at, key.length);
@@ -223,6 +223,27 @@ static char *target_of(const struct process *process, struct slice arguments)
     return name;
 }
 
+/* Writes how long the stage took in the run that was recorded, and with how many of torch's threads. */
+static void put_recorded(struct text *to, const struct report *report, const struct stage_signature *s,
+                         struct slice threads)
+{
+    for (size_t u = 0; u < report->units; u++) {
+        const struct unit *unit = &report->unit[u];
+        for (size_t i = 0; i < unit->stages && unit->rank == s->process->rank; i++) {
+            struct stage_row *row = (struct stage_row *)unit->stage[i].sums;
+            if (unit->stage[i].name != s->stage || !row->calls) continue;
+            values_sort(&row->each);
+            text_format(to, ",\n      \"recorded\": {\"calls\": %llu, \"median_ms\": %.6f",
+                        (unsigned long long)row->calls, (double)values_percentile(&row->each, 0.5) / 1e6);
+            if (unit->has_device && !row->done_unknown)
+                text_format(to, ", \"done_ms\": %.6f", (double)row->done / 1e6 / (double)row->calls);
+            if (threads.length) text_format(to, ", \"threads\": %.*s", (int)threads.length, threads.at);
+            text_puts(to, "}");
+            return;
+        }
+    }
+}
+
 void signature_put(struct text *to, const struct report *report, const struct stage_signature *s)
 {
     const struct name *stage = names_get(&report->session->model.names, s->stage);
@@ -244,6 +265,7 @@ void signature_put(struct text *to, const struct report *report, const struct st
         text_puts(to, ",\n      \"object\": ");
         text_add(to, object.at, object.length);
     }
+    put_recorded(to, report, s, arguments.at ? json_member(arguments, "#") : arguments);
     text_format(to, ",\n      \"rank\": %lld,\n      \"signatures\": %zu", (long long)MAX(s->process->rank, 0),
                 s->different);
     free(copy);

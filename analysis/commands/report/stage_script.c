@@ -83,7 +83,7 @@ static void put_signature(struct text *to, const struct report *report, const st
     struct slice rest = json_padded(&whole), key, value;
     while (json_next(&rest, &key, &value)) {
         bool is_of_use = slice_is(key, "stage_name") || slice_is(key, "target") || slice_is(key, "object") ||
-                         slice_is(key, "input_signatures");
+                         slice_is(key, "input_signatures") || slice_is(key, "recorded");
         if (!is_of_use) continue;
         text_format(&part, "%c\"%.*s\": ", part.length ? ',' : '{', (int)key.length, key.at);
         text_add(&part, value.at, value.length);
