@@ -18,7 +18,7 @@ from conftest import BUILD, built
 
 PICKLERS, SUITES = BUILD / 'picklers', BUILD / 'suites'
 WHEELS = '''gevent==25.9.1 greenlet==3.2.4 zope.event==5.1.1 zope.interface==8.0.1 objgraph==3.6.2 psutil==7.2.2 scikit-learn==1.7.2
-            scipy==1.16.3 joblib==1.5.3 threadpoolctl==3.6.0'''.split()
+            scipy==1.16.3 joblib==1.5.3 threadpoolctl==3.6.0 hypothesis==6.148.7 sortedcontainers==2.4.0'''.split()
 CLOUDPICKLE = '2.2.1'
 SOURCE = SUITES / f'cloudpickle-{CLOUDPICKLE}'
 
