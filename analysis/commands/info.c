@@ -36,6 +36,24 @@ static void emit_counts(struct emit *e, const struct process *p)
     }
 }
 
+/* Prints the doubts about the trace: {doubt, count, of, worst_us}. */
+static void emit_health(struct emit *e, const struct process *p)
+{
+    emit_open(e, "health", true);
+    for (size_t i = 0; i < NR_DOUBTS; i++) {
+        const struct doubt *d = &p->health.doubt[i];
+        if (!d->count) continue;
+        emit_open(e, NULL, false);
+        emit_text(e, "doubt", doubt_key(i));
+        emit_count(e, "count", d->count);
+        emit_count(e, "of", d->of);
+        if (d->worst > 0) emit_us(e, "worst_us", d->worst);
+        else emit_null(e, "worst_us");
+        emit_close(e);
+    }
+    emit_close(e);
+}
+
 static void emit_clock(struct emit *e, const struct process *p)
 {
     emit_text(e, "clock", p->clock_name);
@@ -261,6 +279,7 @@ static void emit_process(struct session *session, struct unmatched *unmatched, c
     emit_text(e, "ended", p->ended);
     emit_bool(e, "complete", p->complete);
     emit_counts(e, p);
+    emit_health(e, p);
     if (p->has_cost) emit_us(e, "own_cost_us", (int64_t)p->own_cost_ns);
     else emit_null(e, "own_cost_us");
     emit_clock(e, p);

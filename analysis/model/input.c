@@ -320,11 +320,6 @@ static int64_t rank_in_name(const char *path)
     return 0;
 }
 
-static void forget_notes(struct input *input, size_t kept)
-{
-    while (input->notes.count > kept) free(input->notes.note[--input->notes.count].text);
-}
-
 static void set_rank(struct input *input)
 {
     struct process *process = &input->process;
@@ -334,8 +329,12 @@ static void set_rank(struct input *input)
 static void begin_process(struct work *work, struct input *input, const char *kind)
 {
     process_init(&input->process, input->path, kind);
-    input->process.way =
-        (struct stream_way){.how = input->how, .threads = work->threads, .parts = input->parts, .part = input->part};
+    struct stream_way *way = &input->process.way;
+    *way = (struct stream_way){.how = input->how, .threads = work->threads, .parts = input->parts, .part = input->part};
+    if (!input->parts) return;
+    way->has_limits = input->parts->has_limits;
+    way->not_before = input->parts->not_before;
+    way->not_after = input->parts->not_after;
 }
 
 /* A file that holds several processes is read as one first. read_parts() divides it. */
@@ -349,8 +348,11 @@ static bool read_kineto(struct work *work, struct input *input)
     input->usable = load_kineto(input->path, &process->way, &work->model->names, reading->needs, process, &input->notes,
                                 &work->done, &parts);
     if (!parts) return input->usable;
+    parts->has_limits = process->way.has_limits;
+    parts->not_before = process->way.not_before;
+    parts->not_after = process->way.not_after;
     process_free(process);
-    forget_notes(input, notes);
+    notes_cut(&input->notes, notes);
     input->parts = parts;
     input->usable = false;
     return false;
@@ -405,7 +407,7 @@ static void read_tfr_file(struct work *work, struct input *input)
     if (input->usable && needs.stream != STREAM_HELD && !can_sweep(&input->process, &input->trace, needs)) {
         process_free(&input->process);
         trace_close(&input->trace);
-        forget_notes(input, notes);
+        notes_cut(&input->notes, notes);
         needs.stream = STREAM_HELD;
         load_tfr_file(work, input, needs);
     }
@@ -447,7 +449,7 @@ static void read_guarded(struct work *work, struct input *input)
     input->process = (struct process){0};
     input->open = input->usable = false;
     input->starved = true;
-    forget_notes(input, notes);
+    notes_cut(&input->notes, notes);
 }
 
 /* ---- files of several processes ---- */

@@ -495,6 +495,7 @@ void process_forget(struct process *process)
                            .pid = process->pid,
                            .host = process->host,
                            .complete = process->complete,
+                           .health = process->health,
                            .time_unit = process->time_unit,
                            .has_time = process->has_time,
                            .first = process->first,

@@ -9,6 +9,7 @@
 
 #include "model/memory/kinds.h"
 #include "model/clock.h"
+#include "model/health/doubts.h"
 #include "model/collective.h"
 #include "model/io_calls.h"
 #include "model/host/machine.h"
@@ -418,7 +419,8 @@ struct process {
     int64_t earliest;      /* of a Kineto trace: the first moment of any event, also of arrows and marks */
     int64_t profile_start; /* if has_profile_start: the moment from which torch counts the times of its profile */
     bool has_profile_start;
-    unsigned time_unit; /* of a dftracer trace: of the times in the file (read/dftracer.h) */
+    unsigned time_unit;   /* of a dftracer trace: of the times in the file (read/dftracer.h) */
+    struct doubts health; /* of a Kineto trace */
     uint64_t own_cost_ns;
     bool has_cost;
     struct clock clock;

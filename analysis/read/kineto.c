@@ -22,8 +22,7 @@ static const size_t LARGEST_EVENT = (size_t)256 << 20;
 struct walk {
     struct stream stream;
     const struct kineto_sink *sink;
-    const struct kineto_parts *parts; /* NULL: all events are given */
-    uint32_t part;
+    struct stream_way way;
     struct kineto_damage *damage;
     struct notes *notes;
     struct kineto_scanner scanner;
@@ -50,6 +49,12 @@ static void lose_item(struct walk *r, const char *place)
     if (!r->damage->bad++) r->damage->bad_at = stream_offset(&r->stream, place);
 }
 
+static bool is_impossible(const struct stream_way *way, const struct kineto_event *event)
+{
+    int64_t end = event->has & HAS_DUR && event->dur > 0 ? event->ts + event->dur : event->ts;
+    return event->phase == 'X' && event->has & HAS_TS && (event->ts < way->not_before || end > way->not_after);
+}
+
 static void give_event(struct walk *r, const struct kineto_event *event)
 {
     bool too_late = (event->has & HAS_TS && (event->ts == INT64_MAX || event->ts == INT64_MIN)) ||
@@ -60,10 +65,14 @@ static void give_event(struct walk *r, const struct kineto_event *event)
     }
     r->has_phase |= event->phase != 0;
     struct kineto_event own;
-    if (r->parts) {
+    if (r->way.parts && r->way.part != PART_ALL) {
         own = *event;
-        if (kineto_part(r->parts, &own) != r->part) return;
+        if (kineto_part(r->way.parts, &own) != r->way.part) return;
         event = &own;
+    }
+    if (__builtin_expect(r->way.has_limits, 0) && is_impossible(&r->way, event)) {
+        r->damage->impossible++;
+        return;
     }
     r->damage->events++;
     if (r->sink->event) r->sink->event(r->sink->context, event);
@@ -359,6 +368,10 @@ static void judge_text(const struct walk *r, struct notes *notes)
         notes_add(notes, LOSS, "%llu of %llu events are not valid and were left out (the first at byte %llu)",
                   (unsigned long long)d->bad, events + d->bad, (unsigned long long)d->bad_at);
     }
+    if (d->impossible) {
+        notes_add(notes, LOSS, "%llu events have impossible times, zero or far from all others, and were left out",
+                  (unsigned long long)d->impossible);
+    }
     if (r->behind) {
         notes_add(notes, LOSS,
                   "goes on behind the end of its JSON, at byte %llu, as several traces in one file do: only the first "
@@ -441,8 +454,7 @@ static void drop(void *context)
 bool kineto_read(const char *path, const struct stream_way *way, const struct kineto_sink *sink,
                  struct kineto_damage *damage, struct notes *notes, atomic_ullong *done)
 {
-    struct walk r = {.sink = sink, .damage = damage, .largest = LARGEST_EVENT, .part = way->part};
-    r.parts = way->part == PART_ALL ? NULL : way->parts;
+    struct walk r = {.sink = sink, .damage = damage, .largest = LARGEST_EVENT, .way = *way};
     struct kineto_scanner scanner = {0};
     scanner_init(&scanner);
     scanner.ask_clean = sink->ask_clean;

@@ -46,6 +46,8 @@ struct kineto_parts {
     size_t count, capacity;
     struct kineto_launch *launch; /* sorted by correlation id and start */
     size_t launches, launch_capacity;
+    bool has_limits; /* of times, as in struct stream_way */
+    int64_t not_before, not_after;
     bool has_ranks; /* events name their rank, as TraceLens's merges do */
 };
 

@@ -30,6 +30,11 @@ bool notes_have(const struct notes *notes, enum note_level level)
     return false;
 }
 
+void notes_cut(struct notes *notes, size_t count)
+{
+    while (notes->count > count) free(notes->note[--notes->count].text);
+}
+
 void notes_free(struct notes *notes)
 {
     for (size_t i = 0; i < notes->count; i++) free(notes->note[i].text);

@@ -29,6 +29,7 @@ struct notes {
 };
 void notes_add(struct notes *notes, enum note_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void notes_cut(struct notes *notes, size_t count); /* forgets all but the first ones */
 bool notes_have(const struct notes *notes, enum note_level level);
 void notes_free(struct notes *notes);
 

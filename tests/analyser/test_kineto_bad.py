@@ -93,7 +93,7 @@ ROWS = [
         {'one': (2, 10), 'two': (1, 5)}),
     row('unknown categories',
         between(strange(cat='"quantum"'), strange(cat='""'), strange(cat=None), strange(cat='7'))),
-    row('unknown phases', between(strange(ph='"Q"'), strange(ph='"longer"'), strange(ph='7'), strange(ph=None))),
+    row('unknown phases', between(strange(ph='"Q"'), strange(ph='"longer"'), strange(ph='7'), strange(ph=None)), lost=4),
     row('counters and instants', between(strange(ph='"C"'), strange(ph='"i"', dur=None), strange(ph='"M"', dur=None))),
     row('arguments that are none', between(strange(args='[1]'), strange(args='null'), strange(args='"{}"')),
         {'one': (4, 20), 'two': (1, 5)}),

@@ -124,7 +124,12 @@ static void put_losses(struct out *out, const struct report *report)
         }
     }
     if (more) out_format(out, " and %zu more", more);
-    out_puts(out, shown ? "; `tfanalyze info` shows details\n" : "nothing was lost\n");
+    bool doubtful = false;
+    for (size_t i = 0; i < report->session->chosen.processes; i++)
+        doubtful |= doubts_matter(&report->session->chosen.process[i]->health);
+    out_puts(out, shown      ? "; `tfanalyze info` shows details\n"
+                  : doubtful ? "some times or records are doubtful; `tfanalyze info` shows which\n"
+                             : "nothing was lost\n");
 }
 
 /* ---- devices ---- */

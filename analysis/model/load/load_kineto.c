@@ -150,7 +150,10 @@ static void take_whole(struct kineto_load *load, const struct kineto_event *even
     enum event_class event_class = kineto_class_with_name(kind->event_class, event->name);
     const struct needs needs = load->needs;
     uint32_t thread = 0;
-    if (event->phase == 'X' && !kind->is_span) extend(load->process, event);
+    if (event->phase == 'X' && !kind->is_span) {
+        extend(load->process, event);
+        judge_take(&load->judge, event, event_class);
+    }
     bool is_launch = kind->is_pairs || (kind->is_npu && event->phase == 's');
     if (!ON_DEVICE(event_class) && !kind->is_span && (event->phase == 'X' || is_launch))
         thread = threads_take(&load->threads, load->process, load->names, event);
@@ -242,7 +245,11 @@ static void lose(struct kineto_load *load, const struct kineto_damage *damage, s
 {
     struct process *p = load->process;
     faults_conclude(load->faults, p, notes);
-    process_lose(p, "other_phase", load->other_phase, false);
+    process_lose(p, "other_phase", load->other_phase, true);
+    process_lose(p, "impossible_time", damage->impossible, true);
+    if (load->other_phase)
+        notes_add(notes, LOSS, "%llu events have another phase than X, such as the pairs B and E: they were not read",
+                  (unsigned long long)load->other_phase);
     process_lose(p, "bad_event", damage->bad, true);
     process_lose(p, "cut", damage->cut, true);
 }
@@ -259,6 +266,8 @@ static void conclude(struct kineto_load *load, const struct kineto_damage *damag
 {
     struct process *p = load->process;
     lose(load, damage, notes);
+    judge_conclude(&load->judge, &p->health);
+    doubts_say(&p->health, load->needs, notes);
     for (size_t i = 0; i < load->kinds; i++)
         if (load->kind[i].count) process_count(p, (uint32_t)i, load->kind[i].name, load->kind[i].count);
     name_devices(load);
@@ -289,6 +298,7 @@ static void load_free(struct kineto_load *load)
     comm_free(&load->comm);
     npu_free(&load->npu);
     rows_free(&load->rows);
+    judge_free(&load->judge);
     info_free(&load->info);
 }
 
@@ -306,6 +316,7 @@ struct once {
     struct needs needs;
     struct notes *notes;
     atomic_ullong *done;
+    struct stream_way *limits; /* receives the limits of times */
 };
 
 /* Finds the processes of a file that holds several. */
@@ -327,6 +338,9 @@ static bool load_once(const struct once *once, struct process *process, struct k
     load_begin(&load);
     *usable = kineto_read(once->path, &process->way, &sink, &damage, once->notes, once->done);
     const struct stream_way *way = &process->way;
+    struct stream_way *limits = once->limits;
+    if (*usable && !way->parts && !way->has_limits)
+        limits->has_limits = judge_limits(&load.judge, &limits->not_before, &limits->not_after);
     if (way->parts) info_take_part(&load.info, &way->parts->part[way->part]);
     else if (*usable) divide(&load, once);
     *usable = load_end(&load, *usable, &damage, once->notes);
@@ -336,16 +350,22 @@ static bool load_once(const struct once *once, struct process *process, struct k
 bool load_kineto(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
                  struct process *process, struct notes *notes, atomic_ullong *done, struct kineto_parts **parts)
 {
-    const struct once once = {path, names, needs, notes, done};
+    struct stream_way next = *way;
+    const struct once once = {path, names, needs, notes, done, &next};
     bool usable;
-    if (load_once(&once, process, parts, &usable)) return usable;
-    struct stream_way exact = *way;
-    exact.exact = true;
-    const char *kind = process->kind;
-    process_free(process);
-    process_init(process, path, kind);
-    process->way = exact;
-    load_once(&once, process, parts, &usable);
+    for (int readings = 0; readings < 3; readings++) {
+        size_t before = notes->count;
+        bool counts = load_once(&once, process, parts, &usable);
+        if ((counts && next.has_limits == process->way.has_limits) || readings == 2) break;
+        notes_cut(notes, before);
+        parts_free(*parts);
+        *parts = NULL;
+        next.exact |= !counts;
+        const char *kind = process->kind;
+        process_free(process);
+        process_init(process, path, kind);
+        process->way = next;
+    }
     return usable;
 }
 

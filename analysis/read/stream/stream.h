@@ -46,6 +46,8 @@ struct stream_way {
     unsigned threads;                 /* that may parse it, besides the one that inflates; 0 means 1 */
     const struct kineto_parts *parts; /* of a Kineto trace of several processes, which the input owns; else NULL */
     uint32_t part;                    /* the process to read, or PART_ALL */
+    bool has_limits; /* events that begin earlier or end later, by the file's times, are impossible and left out */
+    int64_t not_before, not_after;
 };
 
 enum { STREAM_BLOCKS = 4, STREAM_MOST_THREADS = 6, STREAM_MOST_BLOCKS = STREAM_BLOCKS + 2 * STREAM_MOST_THREADS };
