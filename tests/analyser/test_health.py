@@ -131,7 +131,7 @@ def test_other_phases_are_lost(analyze, tmp_path):
         t.add('cuda_runtime', 'cudaLaunchKernel', ts, ph=ph)
     path = t.write(tmp_path / 'trace.json')
     assert ask(analyze, 'info', path, rc=3)[0]['rows'][0]['lost'] == {'other_phase': 4}
-    assert '4 events have another phase than X' in ask(analyze, 'launches', path, rc=3)[1]
+    assert '4 of 8 events have another phase than X' in ask(analyze, 'launches', path, rc=3)[1]
     budget = tmp_path / 'budget.json'
     analyze('launches', two_kernels().write(tmp_path / 'whole.json'), '--write-budget', budget, format=None)
     assert analyze('launches', path, '--budget', budget, format=None, rc=4)

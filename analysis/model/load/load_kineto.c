@@ -247,9 +247,7 @@ static void lose(struct kineto_load *load, const struct kineto_damage *damage, s
     faults_conclude(load->faults, p, notes);
     process_lose(p, "other_phase", load->other_phase, true);
     process_lose(p, "impossible_time", damage->impossible, true);
-    if (load->other_phase)
-        notes_add(notes, LOSS, "%llu events have another phase than X, such as the pairs B and E: they were not read",
-                  (unsigned long long)load->other_phase);
+    p->health.doubt[DOUBT_OTHER_PHASE] = (struct doubt){load->other_phase, damage->events, 0, false};
     process_lose(p, "bad_event", damage->bad, true);
     process_lose(p, "cut", damage->cut, true);
 }
