@@ -210,6 +210,14 @@ enum tfi_range_flag {
     TFI_RANGE_WAITS = 0x80000,    /* it waited for the device before its beginning and before its end */
 };
 
+/* What a piece of the start of a process is. */
+enum tfi_startup_what {
+    TFI_STARTUP_INTERPRETER = 1,
+    TFI_STARTUP_IMPORT = 2,
+    TFI_STARTUP_LOADING = 3,
+    TFI_STARTUP_DEVICE = 4,
+};
+
 /* The framework's scopes (at::RecordScope), and one more. */
 enum tfi_scope {
     TFI_SCOPE_FUNCTION = 0,

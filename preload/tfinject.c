@@ -27,6 +27,7 @@
 #include "control/rank.h"
 #include "control/samples.h"
 #include "control/schedule.h"
+#include "control/startup.h"
 #include "control/trace.h"
 #include "cuda/device_timing.h"
 #include "cuda/event_times.h"
@@ -202,6 +203,7 @@ static void wake(void)
         tfi_v2_awake();
         tfi_nvtx_awake(t);
         tfi_python_awake(t);
+        tfi_startup_awake(t);
         tfi_samples_awake(t);
         tfi_guard_clear(t);
     }

@@ -107,6 +107,7 @@ struct options {
     char *budget, *write_budget; /* paths */
     double from, to;             /* seconds; NAN: not given */
     uint64_t top;                /* 0: all */
+    uint64_t slowest;            /* 0: not given */
     bool exclusive;
     bool nodes, all;
     char *overlay;

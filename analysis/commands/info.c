@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "ask/unmatched_names.h"
-#include "commands/memory_values.h"
+#include "commands/memory/memory_values.h"
 #include "commands/session.h"
 
 /* Prints a moment as ISO 8601 with microseconds, in UTC. */

@@ -13,9 +13,9 @@
 #include "ask/memory/peaks.h"
 #include "ask/stages/at.h"
 #include "base/command.h"
-#include "commands/memory_page.h"
-#include "commands/memory_process.h"
-#include "commands/memory_values.h"
+#include "commands/memory/memory_page.h"
+#include "commands/memory/memory_process.h"
+#include "commands/memory/memory_values.h"
 #include "commands/session.h"
 
 /* The answer about one process. */

@@ -19,8 +19,11 @@
 #include <stdlib.h>
 
 #include "ask/stages/stage_table.h"
+#include "ask/stages/start_times.h"
 #include "commands/session.h"
+#include "commands/stages_slowest.h"
 
+#define START_UP "(start-up)"
 #define KEYS_ELSEWHERE                                                                                                 \
     "stage,rank,calls,median_us,p95_us,min_us,max_us,host_us,wall_us,self_us,done_us,cpu_us,device_us,"                \
     "device_busy_us,idle_us,peak_allocated_bytes,peak_reserved_bytes,pct,device_elsewhere"
@@ -162,6 +165,27 @@ static void emit_stage_row(struct session *session, struct stage_row *row, int64
     emit_row_end(e);
 }
 
+/* Prints the row of the start of a rank; false if there is none. */
+static bool emit_start(struct session *session, int64_t rank, const struct startup_share *share)
+{
+    struct emit *e = &session->emit;
+    static const char *const times[] = {"host_us", "wall_us", "self_us", "done_us"};
+    static const char *const before[] = {"calls", "median_us", "p95_us", "min_us", "max_us"};
+    static const char *const after[] = {
+        "cpu_us", "device_us", "device_busy_us", "idle_us", "peak_allocated_bytes", "peak_reserved_bytes"};
+    if (!share->known || !wants_stage(&session->options, START_UP)) return false;
+    emit_row(e);
+    emit_text(e, "stage", START_UP);
+    emit_known(e, "rank", rank);
+    for (size_t i = 0; i < ARRAY_SIZE(before); i++) emit_null(e, before[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(times); i++) emit_us(e, times[i], share->start_up);
+    for (size_t i = 0; i < ARRAY_SIZE(after); i++) emit_null(e, after[i]);
+    emit_pct(e, "pct", share->run ? 100.0 * (double)share->start_up / (double)share->run : NAN);
+    if (was_elsewhere(session)) emit_null(e, "device_elsewhere");
+    emit_row_end(e);
+    return true;
+}
+
 static bool rank_has_device(const struct session *session, int64_t rank)
 {
     for (size_t i = 0; i < session->chosen.processes; i++) {
@@ -171,25 +195,59 @@ static bool rank_has_device(const struct session *session, int64_t rank)
     return false;
 }
 
-/* Prints the chosen rows; returns their number. */
-static size_t emit_stages(struct session *session, struct stage_table *table, struct window window)
+static void add_share(struct startup_share *all, const struct startup_share *one)
+{
+    all->known |= one->known;
+    all->run = add_ns(all->run, one->run);
+    all->start_up = add_ns(all->start_up, one->start_up);
+    all->work = add_ns(all->work, one->work);
+    all->unexplained = add_ns(all->unexplained, one->unexplained);
+}
+
+/* Prints what the time of all ranks went into, and what the shares are shares of. */
+static void emit_share(struct emit *e, const struct startup_share *all)
+{
+    if (!all->known) {
+        emit_text(e, "pct_of", "span_us of the rank");
+        return;
+    }
+    emit_us(e, "run_us", all->run);
+    emit_us(e, "start_up_us", all->start_up);
+    emit_us(e, "work_us", all->work);
+    emit_us(e, "unexplained_us", all->unexplained);
+    emit_text(e, "pct_of", "run_us of the rank, its start included");
+}
+
+/* Prints the chosen rows and adds up the times of the ranks; returns the number of stages. */
+static size_t emit_stages(struct session *session, struct stage_table *table, struct window window,
+                          struct startup_share *all)
 {
     size_t rows = 0, of_rank = 0;
     int64_t span = 0;
-    bool has_device = false;
+    bool has_device = false, exclusive = session->options.exclusive;
+    struct startup_share share = {0};
     if (table->count)
         qsort_r(table->row, table->count, sizeof *table->row, by_rank_and_time, &session->options.exclusive);
     for (size_t i = 0; i < table->count; i++) {
         struct stage_row *row = &table->row[i];
         if (i == 0 || row->group != row[-1].group) {
             of_rank = 0;
-            span = span_of(session, row->group, false, window);
+            share = startup_share_of(&session->chosen, row->group, (struct interval){window.from, window.to});
+            span = share.known ? share.run : span_of(session, row->group, false, window);
             has_device = rank_has_device(session, row->group);
+            add_share(all, &share);
+        }
+        bool has_room = !session->options.top || of_rank < session->options.top;
+        if (has_room && share.known && share.start_up >= time_of(row, exclusive)) {
+            of_rank += emit_start(session, row->group, &share);
+            share.known = false;
         }
         if (session->options.top && of_rank >= session->options.top) continue;
         emit_stage_row(session, row, span, has_device);
         of_rank++;
         rows++;
+        bool is_last = i + 1 == table->count || row[1].group != row->group;
+        if (is_last && share.known) emit_start(session, row->group, &share);
     }
     return rows;
 }
@@ -203,11 +261,24 @@ static struct map ranks_with_stages(const struct session *session)
     return ranks;
 }
 
+struct needs stages_needs(const struct options *options)
+{
+    struct needs needs = work_needs(options);
+    needs.startup = true;
+    needs.signatures = needs.io = options->slowest != 0;
+    return needs;
+}
+
 void cmd_stages(struct session *session)
 {
     struct stage_table table = {.exclusive = session->options.exclusive, .since = INT64_MIN};
     struct window window;
     size_t rows = 0;
+    struct startup_share all = {0};
+    if (session->options.slowest) {
+        stages_slowest(session);
+        return;
+    }
     if (!session_ask(session, STYLE_TABLE)) return;
     if (was_elsewhere(session)) emit_keys(&session->emit, KEYS_ELSEWHERE);
     selection_window(&session->chosen, &window.from, &window.to);
@@ -219,11 +290,12 @@ void cmd_stages(struct session *session)
         scope_end(scope);
     }
     map_free(&with_stages);
-    rows = emit_stages(session, &table, window);
+    rows = emit_stages(session, &table, window, &all);
     emit_totals(&session->emit);
     emit_count(&session->emit, "stages", rows);
     emit_count(&session->emit, "unfinished", table.unfinished);
     emit_us(&session->emit, "span_us", span_of(session, 0, true, window));
+    emit_share(&session->emit, &all);
     emit_end(&session->emit);
     if (!rows && !is_filtered(&session->options))
         complain(NULL, "no stages were recorded; mark them with NVTX ranges or tfi_range_push of tfinject.h");

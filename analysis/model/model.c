@@ -347,6 +347,17 @@ static void convert_all(struct process *process)
     for (size_t i = 0; i < process->switchings; i++) convert(clock, &process->switching[i].time, 1);
     for (size_t i = 0; i < process->elsewheres; i++) convert(clock, &process->elsewhere[i].from, 1);
     for (size_t i = 0; i < process->samples; i++) convert(clock, &process->sample[i].time, 1);
+    struct startup *s = &process->startup;
+    for (size_t i = 0; i < s->pieces; i++) {
+        convert(clock, &s->piece[i].start, 1);
+        convert(clock, &s->piece[i].end, 1);
+        convert(clock, &s->piece[i].own, 1);
+        s->piece[i].own -= s->piece[i].start;
+    }
+    for (size_t i = 0; i < s->phases; i++) {
+        convert(clock, &s->phase[i].start, 1);
+        convert(clock, &s->phase[i].end, 1);
+    }
     for (size_t i = 0; i < process->machine.samples; i++) convert(clock, &process->machine.sample[i].time, 1);
     for (size_t i = 0; i < process->machine.pools; i++) convert(clock, &process->machine.pool[i].time, 1);
     for (size_t i = 0; i < process->signatures; i++) convert(clock, &process->signature[i].time, 1);
@@ -457,6 +468,7 @@ void process_free(struct process *process)
     if (process->metadata) pairs_free(process->metadata);
     reveals_free(&process->reveals);
     machine_free(&process->machine);
+    startup_free(&process->startup);
     void *arrays[] = {process->metadata,         process->func,          process->kinds,        process->losses,
                       process->thread,           process->args,          process->category,     process->lane,
                       process->streamed,         process->device,        process->works.detail, process->copied,

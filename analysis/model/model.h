@@ -13,6 +13,7 @@
 #include "model/collective.h"
 #include "model/io_calls.h"
 #include "model/host/machine.h"
+#include "model/host/process_start.h"
 #include "model/names.h"
 #include "model/needs/needs.h"
 #include "model/unheld.h"
@@ -503,6 +504,7 @@ struct process {
     size_t samples, sample_capacity;
     struct looks looks;     /* with `looks` */
     struct machine machine; /* with `machine` */
+    struct startup startup; /* with `startup` */
     bool has_text_thread;   /* some thread's number is a text in the file, even if it reads as a number */
     bool has_float_ts,
         has_float_dur; /* some ts or dur of an event with both dur and category has a point or an exponent */

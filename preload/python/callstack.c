@@ -29,7 +29,7 @@
 #include "base/sys.h"
 #include "python/frames.h"
 #include "python/native_names.h"
-#include "python/unwinder.h"
+#include "hooks/unwinder.h"
 #include "record/log.h"
 #include "record/strings.h"
 #include "record/thread.h"

@@ -26,8 +26,10 @@
 #include "base/sys.h"
 #include "base/tfi.h"
 #include "control/config.h"
+#include "control/startup.h"
 #include "python/frames.h"
 #include "record/background.h"
+#include "record/clock.h"
 #include "record/log.h"
 
 #define FILE_INPUT 257 /* Py_file_input */
@@ -168,12 +170,23 @@ static void tell_started(void)
     if (started_function) started_function();
 }
 
+/* From the loading of this library, which the loader does before the program, to here. */
+static void tell_interpreter(void)
+{
+    static const char name[] = "interpreter";
+    tfi_clock_choose();
+    uint64_t start = tfi_clock_first()->ticks, now = tfi_ticks();
+    struct tfi_startup piece = {name, sizeof name - 1, start, now, now - start, TFI_STARTUP_INTERPRETER, 0};
+    if (!late && start && start < now) tfi_startup_add(&piece);
+}
+
 static void install(void)
 {
     PyObject *type, *value, *traceback;
     int error = errno;
     state = RUNNING;
     tell_started();
+    tell_interpreter();
     if (tfi_python_resolve()) {
         tfi_python.PyErr_Fetch(&type, &value, &traceback);
         interpreter = tfi_python.PyInterpreterState_Get();

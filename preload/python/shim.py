@@ -34,6 +34,7 @@ _PARTS = (
     ("dftracer.python.ai_common", "dftracer", "_watch_dftracer_ai"),
     ("diffusers.pipelines.pipeline_utils", "auto", "_auto_diffusers"),
     ("transformers.generation.utils", "auto", "_auto_transformers"),
+    ("torch._dynamo.utils", "compile", "_watch_dynamo"),
 ) + tuple((name, "torch", "_watch_native") for name in _config["native"])
 
 
@@ -218,6 +219,34 @@ def _when_imported(name, function):
         sys.meta_path.insert(0, _Finder)
 
 
+# (module, function, kind of _on_calls, label): seen as part of the start of the process, or as a stage (kind 0) by
+# TFI_STAGES=auto.
+_SEEN = (
+    ("torch.serialization", "load", 2, "torch.load"),
+    ("safetensors.torch", "load_file", 2, "safetensors.torch.load_file"),
+    ("transformers.modeling_utils", "PreTrainedModel.from_pretrained", 2, "transformers from_pretrained"),
+    ("diffusers.models.modeling_utils", "ModelMixin.from_pretrained", 2, "diffusers model from_pretrained"),
+    ("diffusers.pipelines.pipeline_utils", "DiffusionPipeline.from_pretrained", 2, "diffusers pipeline from_pretrained"),
+    ("torch.cuda", "_lazy_init", 3, "torch.cuda"),
+    ("transformers.trainer", "Trainer.training_step", 0, "training_step"),
+    ("transformers.trainer", "Trainer.prediction_step", 0, "prediction_step"),
+    ("torch.distributed.distributed_c10d", "barrier", 0, "barrier"),
+    ("vllm.v1.engine.core", "EngineCore.step", 0, "step"),
+    ("sglang.srt.managers.scheduler", "Scheduler.run_batch", 0, "run_batch"),
+) + tuple((package + ".strategies.strategy", "Strategy." + step, 0, step)
+          for package in ("lightning.pytorch", "pytorch_lightning")
+          for step in ("training_step", "validation_step", "test_step", "predict_step"))
+
+
+def _see(module, path, kind, label):
+    found = module
+    for name in path.split("."):
+        found = getattr(found, "__dict__", {}).get(name)
+    function = getattr(found, "__func__", found)
+    if function is None or not _on_calls(function, _guarded, kind, label):
+        _debug("shim: %s.%s is not seen" % (module.__name__, path))
+
+
 def _load_functions(module):
     if _load("stages"):
         _load("functions")
@@ -228,6 +257,13 @@ def _begin():
     if _config["hang_s"] and "posix" in sys.modules:
         sys.modules["posix"].register_at_fork(after_in_parent=_forked)
     _on_import(_awaited, _come_first)
+    _see(sys.modules["_frozen_importlib"], "_find_and_load", 1, "")
+    for module, path, kind, label in _SEEN:
+        if kind or "auto" in _config["stages"]:
+            def see(found, path=path, kind=kind, label=label):
+                _see(found, path, kind, label)
+            see.__name__ = path
+            _when_imported(module, see)
     for module, part, function in _PARTS:
         def act(found, part=part, function=function):
             if _load("stages") and _load(part):

@@ -20,7 +20,7 @@ def calls_by_rank(analyze, directory):
     """{rank: {stage: calls}} of the stages the programs mark; torch's own collective ranges are left out."""
     found = {}
     for row in analyze('stages', directory)['rows']:
-        if not row['stage'].startswith('gloo:'):
+        if not row['stage'].startswith(('gloo:', '(start-up)')):
             found.setdefault(row['rank'], {})[row['stage']] = row['calls']
     return found
 

@@ -122,7 +122,7 @@ def test_shapes_of_operators_stay(pipeline, tfanalyze):
 
 def test_stages_keep_their_names(pipeline, tfanalyze):
     result = execute([tfanalyze, 'stages', pipeline('0') / 'run', '--format', 'json'])
-    assert {r['stage']: r['calls'] for r in json.loads(result.out)['rows']} == {'denoise': 2, 'step': 2, 'Model.__call__': 1}
+    assert {r['stage']: r['calls'] for r in json.loads(result.out)['rows'] if r['stage'] != '(start-up)'} == {'denoise': 2, 'step': 2, 'Model.__call__': 1}
 
 
 def test_header_without_values(pipeline, tfanalyze):

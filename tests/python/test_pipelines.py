@@ -275,6 +275,8 @@ def test_training(play, name, mode, ranks):
                                                              'backward': 8 // ranks, 'beside': 1}
         assert Counter(n for n, _ in stages)['Optimizer.step#AdamW.step'] == 8 // ranks
         assert [r.values['threads'] for r in run.trace(rank).kind('thread_pool')][0] == 1  # torch.set_num_threads(1)
+        frames = [run.trace(rank).text(r.values['frame']) for r in run.trace(rank).kind('compile') if r.values['frame']]
+        assert any(frame.startswith('loss_of ') and 'training.py:' in frame for frame in frames), frames
     # Workers, two forked and one spawned per rank, each with its own trace.
     workers = [p.stages() for pid, p in run.traces.items() if pid not in {run.pid(rank) for rank in range(ranks)}]
     assert Counter(s.name for stages in workers for s in stages if s.name == 'augment') == {'augment': 32}

@@ -255,7 +255,7 @@ def test_other_parts_go_on(run, python, analyze):
     script = 'import ctypes; c = ctypes.CDLL(None); c.tfi_range_push(b"mine"); c.tfi_range_pop()'
     result = run([python, '-c', script], {'SHIM_FAILS_AT': 'shim: begin'}, preload='test')
     assert result.rc == 0 and len(result.err.splitlines()) == 1
-    assert [row['stage'] for row in analyze('stages', result.dir)['rows']] == ['mine']
+    assert [row['stage'] for row in analyze('stages', result.dir)['rows'] if row['stage'] != '(start-up)'] == ['mine']
 
 
 @by_version

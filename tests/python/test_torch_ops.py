@@ -636,4 +636,4 @@ def test_libtorch_is_asked_for_operators_only_where_they_are_wanted(run, analyze
     assert (result.rc, result.err) == (0, '')
     facts = {r['values']['key']: r['values']['value'] for r in analyze('dump', result.dir)['rows'] if r['kind'] == 'metadata'}
     assert (facts['torch.operators'] != 'off: no stage is selected') == asked, facts
-    assert [row['stage'] for row in analyze('stages', result.dir)['rows']][:1] == ['stage']
+    assert [row['stage'] for row in analyze('stages', result.dir)['rows'] if row['stage'] != '(start-up)'][:1] == ['stage']

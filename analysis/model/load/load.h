@@ -181,6 +181,11 @@ void load_io_sums(struct load *load);
 /* ---- device.c ---- */
 void load_device(struct load *load);
 void load_samples(struct load *load);
+/* ---- load_startup.c ---- */
+
+void load_startup(struct load *load);
+void load_compile(struct load *load);
+
 /* ---- load_machine.c ---- */
 
 /* Takes the facts of the machine among the pairs of a header. */

@@ -311,6 +311,8 @@ static const struct {
     {TFI_KIND_process_sample, {.machine = true}, load_process_samples},
     {TFI_KIND_thread_pool, {.machine = true}, load_thread_pools},
     {TFI_KIND_sample, {.looks = true}, load_looks},
+    {TFI_KIND_startup, {.startup = true}, load_startup},
+    {TFI_KIND_compile, {.startup = true}, load_compile},
 };
 
 static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint64_t to)
@@ -320,7 +322,7 @@ static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint
     *has = true;
 }
 
-/* Extends the lifetimes of the thread and the process to all times of the group. Clock readings and samples extend only the end: the first reading is from the library's constructor, long before any record. */
+/* Extends the lifetimes of the thread and the process to all times of the group. Clock readings, samples and the start extend only the end: the first reading is from the library's constructor, long before any record. */
 static void take_span(struct load *load)
 {
     struct group *group = load->group;
@@ -336,7 +338,8 @@ static void take_span(struct load *load)
         to = MAX(to, MAX(end, time[i]));
     }
     if (group->number == TFI_KIND_clock || group->number == TFI_KIND_device_sample ||
-        group->number == TFI_KIND_process_sample || group->number == TFI_KIND_sample) {
+        group->number == TFI_KIND_process_sample || group->number == TFI_KIND_sample ||
+        group->number == TFI_KIND_startup) {
         load->last_clock = MAX(load->last_clock, to);
         return;
     }
@@ -584,6 +587,7 @@ void load_tfr(struct trace *trace, struct names *names, struct needs needs, stru
     process_finish(process);
     load_samples_end(&load);
     machine_sort(&process->machine);
+    startup_sort(&process->startup);
     elsewheres_pair(process);
     name_steps(process, names);
     join_calls(process, names);

@@ -9,7 +9,7 @@
  * Its mappings are system calls here, so they pass none of our wrappers. The wrappers would take them for calls of a
  * signal handler inside the recorder, and count them as lost.
  */
-#include "python/unwinder.h"
+#include "hooks/unwinder.h"
 
 #include <dlfcn.h>
 #include <elf.h>

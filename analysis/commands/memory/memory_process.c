@@ -1,7 +1,7 @@
 /* memory_process.c - `memory --layout process`: threads and memory of each process over time, as the kernel counts them. */
-#include "commands/memory_process.h"
+#include "commands/memory/memory_process.h"
 
-#include "commands/memory_values.h"
+#include "commands/memory/memory_values.h"
 #include "commands/session.h"
 
 struct sums {

@@ -1,5 +1,5 @@
 /* memory_page.c - writes memory over time as a page: a picture of each allocator, its peaks, and the drawn numbers. */
-#include "commands/memory_page.h"
+#include "commands/memory/memory_page.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* memory_values.c - prints the values of rows about memory. */
-#include "commands/memory_values.h"
+#include "commands/memory/memory_values.h"
 
 #include "ask/memory/categories.h"
 #include "model/frames.h"
