@@ -13,7 +13,7 @@
  *
  * Otherwise it is cut, at once, to the outer frames of which the third proof holds. It is not read again: that would see
  * a later moment, and miss short calls. Only a chain that leads nowhere is followed again, and one with new code objects,
- * whose names were read after the copies. tests/soak has a program that judges each stack by its own tree of calls.
+ * whose names were read after the copies. tests/python/test_samples.py judges each stack by the calls of its own program.
  */
 #include "sample/stacks.h"
 
