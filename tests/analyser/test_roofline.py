@@ -3,6 +3,7 @@
 The expected numbers come from the shapes by the formulas below, which share no code with the analyser.
 """
 
+import gzip
 import json
 
 import pytest
@@ -82,3 +83,30 @@ def test_an_unknown_device(tfanalyze, shared_traces):
     assert {(row['bound'], row['headroom_us']) for row in answer['rows']} == {(None, None)} and '--gpu NAME' in err
     result = execute([tfanalyze, 'roofline', path, '--gpu', 'MI300Y'], clean_environment(), ROOT, 60)
     assert result.rc == 2 and 'MI300X' in result.err
+
+
+@pytest.mark.parametrize('name, known', [('aten::convolution', True), ('aten::convolution_', True), ('aten::conv2d', True), ('aten::convolution_backward', False), ('aten::conv_tbc', False),
+                                         ('aten::exp', True), ('aten::exp_', True), ('aten::expand', False), ('aten::add', True), ('aten::addmv', False), ('aten::index_put', False)])
+def test_a_model_belongs_to_its_operator(tfanalyze, shared_traces, tmp_path, name, known):
+    """An operator whose name begins like another one's has no model."""
+    trace = gzip.decompress((shared_traces / 'planted/conv_03_asymmetric_kernel.json.gz').read_bytes())
+    assert b'"aten::convolution"' in trace
+    path = tmp_path / 'trace.json'
+    path.write_bytes(trace.replace(b'"aten::convolution"', f'"{name}"'.encode()))
+    answer, _ = ask(tfanalyze, path)
+    assert [row['flops'] is not None for row in answer['rows'] if row['name'] == name] == [known]
+
+
+@pytest.mark.parametrize('device, peaks', [('NVIDIA L4', (300, 121)), ('NVIDIA L40S', (864, 362.05)), ('NVIDIA H200', (4800, 989.4)), ('Tesla V100-SXM2-16GB', (900, 125)), ('NVIDIA A100-SXM4-40GB', (1555, 312)), ('NVIDIA L40', None),
+                                         ('NVIDIA GH200 480GB', None), ('NVIDIA GB200', None), ('NVIDIA RTX A1000', None), ('NVIDIA A100-SXM4-40GB MIG 1g.5gb', None),
+                                         ('NVIDIA GeForce RTX 4090 D', None), ('NVIDIA GeForce RTX 4090 Laptop GPU', None)])
+def test_a_device_of_nearly_the_same_name(tfanalyze, shared_traces, device, peaks):
+    """No device gets the peaks of another one, or of the whole of which it is a part."""
+    path = shared_traces / 'planted/gemm_01_compute_few_tiles.json.gz'
+    result = execute([tfanalyze, 'roofline', path, '--gpu', device, '--format', 'json'], clean_environment(), ROOT, 60)
+    assert (result.rc == 2) == (peaks is None), result.err
+    if peaks:
+        row = json.loads(result.out)['rows'][0]
+        flops, moved = product(1, 256, 131072, 512, 2)
+        least = max(moved / peaks[0] / 1e3, flops / peaks[1] / 1e6)
+        assert row['headroom_us'] == pytest.approx(row['device_us'] - 10 * least, rel=1e-3)

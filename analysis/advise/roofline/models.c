@@ -1,9 +1,11 @@
 /* models.c - counts the operations and bytes of operators by the models of models.def. */
 #include "advise/roofline/models.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #include "base/util.h"
+#include "pattern.h"
 
 typedef struct op_cost count_cost(const struct op_inputs *inputs, int argument);
 
@@ -99,26 +101,35 @@ static struct op_cost count_moe(const struct op_inputs *in, int unused)
                       tokens->element);
 }
 
+static const struct tensor *largest_input(const struct op_inputs *in)
+{
+    const struct tensor *largest = &in->tensor[0];
+    for (size_t i = 1; i < in->count; i++)
+        if (in->tensor[i].bytes > largest->bytes) largest = &in->tensor[i];
+    return largest;
+}
+
 /* All inputs are read; the output is as large as the largest one. */
 static struct op_cost count_elements(const struct op_inputs *in, int each)
 {
-    const struct tensor *largest = &in->tensor[0];
+    const struct tensor *largest = largest_input(in);
     double bytes = 0;
-    for (size_t i = 0; i < in->count; i++) {
-        bytes += in->tensor[i].bytes;
-        if (in->tensor[i].bytes > largest->bytes) largest = &in->tensor[i];
-    }
+    for (size_t i = 0; i < in->count; i++) bytes += in->tensor[i].bytes;
     if (!largest->bytes) return (struct op_cost){0};
     return known_cost(each * tensor_elements(largest), bytes + largest->bytes, largest->element);
 }
 
-static struct op_cost count_moved(const struct op_inputs *in, int unused)
+static struct op_cost count_reduction(const struct op_inputs *in, int each)
 {
-    const struct tensor *largest = &in->tensor[0];
-    (void)unused;
-    for (size_t i = 0; i < in->count; i++)
-        if (in->tensor[i].bytes > largest->bytes) largest = &in->tensor[i];
-    return largest->bytes ? known_cost(0, 2 * largest->bytes, largest->element) : (struct op_cost){0};
+    const struct tensor *largest = largest_input(in);
+    return largest->bytes ? known_cost(each * tensor_elements(largest), largest->bytes, largest->element)
+                          : (struct op_cost){0};
+}
+
+static struct op_cost count_moved(const struct op_inputs *in, int times)
+{
+    const struct tensor *largest = largest_input(in);
+    return largest->bytes ? known_cost(0, times * largest->bytes, largest->element) : (struct op_cost){0};
 }
 
 #define MATRICES(first) count_matrices, first
@@ -127,23 +138,26 @@ static struct op_cost count_moved(const struct op_inputs *in, int unused)
 #define ATTENTION(order) count_attention, order
 #define MOE count_moe, 0
 #define ELEMENTS(n) count_elements, n
-#define MOVED count_moved, 0
+#define REDUCTION(n) count_reduction, n
+#define MOVED(n) count_moved, n
 #define NO_MODEL count_nothing, 0
 
 static const struct {
-    const char *word;
+    const char *glob;
     count_cost *count;
     int argument;
 } models[] = {
-#define MODEL(word, model) {word, model},
+#define MODEL(glob, model) {glob, model},
 #include "advise/roofline/models.def"
 #undef MODEL
 };
 
 struct op_cost op_cost(const char *name, const struct op_inputs *inputs)
 {
+    size_t length = strlen(name), plain = length - (length && name[length - 1] == '_');
     for (size_t i = 0; i < ARRAY_SIZE(models); i++)
-        if (strstr(name, models[i].word)) return models[i].count(inputs, models[i].argument);
+        if (tfi_glob(models[i].glob, name, length, false) || tfi_glob(models[i].glob, name, plain, false))
+            return models[i].count(inputs, models[i].argument);
     return (struct op_cost){0};
 }
 
@@ -156,10 +170,22 @@ static const struct device_peaks devices[] = {
 #undef DEVICE
 };
 
+/* True if the words stand in the name as words: an L40 is no L4, and a GH200 no H200. */
+static bool has_words(const char *name, const char *words)
+{
+    for (const char *at = name; (at = strcasestr(at, words)) != NULL; at++)
+        if ((at == name || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[strlen(words)])) return true;
+    return false;
+}
+
 const struct device_peaks *device_peaks(const char *name)
 {
+    /* A part of a device, and other devices that are sold under the same name. */
+    static const char *const others[] = {"MIG", "Laptop", "Max-Q", "D", "Ti", "Super"};
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+        if (has_words(name, others[i])) return NULL;
     for (size_t i = 0; i < ARRAY_SIZE(devices); i++)
-        if (strcasestr(name, devices[i].name)) return &devices[i];
+        if (has_words(name, devices[i].name)) return &devices[i];
     return NULL;
 }
 

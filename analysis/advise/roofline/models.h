@@ -18,7 +18,7 @@ struct device_peaks {
     double bytes, fp64, fp32, tf32, fp16, fp8;
 };
 
-/* Returns the peaks of the first device of devices.def whose text is in the name, or NULL. */
+/* Returns the peaks of the first device of devices.def whose words stand in the name; NULL: an unknown device, or a part of one. */
 const struct device_peaks *device_peaks(const char *name);
 /* Appends the names in devices.def. */
 struct text;
