@@ -75,6 +75,7 @@ RECORDINGS = {  # what sets it up, and the steps that it holds
     'capture': ({'TFI_CAPTURE': 'cudaProfilerApi'}, '0,1,2'),
 }
 PLACES = ('rank', 'pid', 'tid', 'device', 'stream', 'step')  # numbers that say whose row it is
+OF_THE_HOST = ('slow_launches', 'delayed')  # counts of times that depend on the machine's load
 ROWS = {name: takes for name, takes in re.findall(r'^COMMAND\("([^"]+)"((?:(?!^COMMAND).)*)', (ROOT / 'analysis/commands.def').read_text(), re.M | re.S)
         if re.search(r'\bROWS\b', takes)}
 COMMANDS = [name for name in ROWS if name not in ('info', 'dump')]  # these describe what is recorded
@@ -108,7 +109,7 @@ def ask(tfanalyze, top, command, recording, *options):
     answer, found = json.loads(result.out), {}
     for row in answer['rows']:
         about = tuple(sorted((k, json.dumps(v)) for k, v in row.items() if k != 'pid' and (k in PLACES or not isinstance(v, (int, float)) and v is not None)))
-        found.setdefault(about, []).append({k: v for k, v in row.items() if isinstance(v, (int, float)) and k not in PLACES})
+        found.setdefault(about, []).append({k: v for k, v in row.items() if isinstance(v, (int, float)) and k not in PLACES + OF_THE_HOST})
     found = {about: rows[0] for about, rows in found.items() if len(rows) == 1}
     of_rows = {k for k, v in answer['totals'].items() if v == len(answer['rows'])}  # these count rows
     found['totals'] = {k: v for k, v in answer['totals'].items() if isinstance(v, (int, float)) and k not in of_rows}
