@@ -250,8 +250,7 @@ def test_work_without_records_is_in_the_sums(tmp_path, analyze):
         '1 550.000 us 400.000 us 140.000 us outer', '1 450.000 us 100.000 us 80.000 us inner']
     timing = json.loads((tmp_path / 'out' / 'timing.json').read_text())['stages']
     assert {name: s['duration_ms'] for name, s in timing.items()} == {'outer': 0.55, 'inner': 0.45}
-    kernels = json.loads((tmp_path / 'out' / 'outer_rank2.breakdown.json').read_text())
-    assert [kernels[key] for key in ('total_kernel_time_ms', 'num_kernels', 'launches')] == [None] * 3
+    assert not (tmp_path / 'out' / 'outer_rank2.breakdown.json').exists()  # its kernels are unknown
     row, = analyze('report', path, '--output', tmp_path / 'out')['rows']
     assert [row[key] for key in ('busy_us', 'busy_pct', 'idle_us', 'kernels', 'launches')] == [None] * 5
     cut = analyze('report', path, '--output', tmp_path / 'out', '--to', '0.0005', format=None).out

@@ -110,8 +110,8 @@ def test_deep_recursion_has_its_work(analyze, tmp_path):
 
 
 def test_deep_stages_in_the_report(tfanalyze, tmp_path):
-    """The breakdown of a stage nested among 300 others counts all its kernels and lists the longest first. It is null for
-    one too deep, and counts for this one where --stage chooses it."""
+    """The breakdown of a stage nested among 300 others counts all its kernels and lists the longest first. One too deep has
+    none, but where --stage chooses it."""
     n = 300
     path = growth.make('nested_stages', n, tmp_path / 'deep')
 
@@ -129,7 +129,7 @@ def test_deep_stages_in_the_report(tfanalyze, tmp_path):
         assert found['launches'] == n - i + n
         top = [(k['name'], k['calls']) for k in found['top_kernels']]
         assert top == sorted(calls.items(), key=lambda item: (-item[1], item[0]))[:50]
-    assert [breakdown(64)[key] for key in ('total_kernel_time_ms', 'num_kernels', 'launches', 'top_kernels')] == [None, None, None, []]
+    assert not (tmp_path / 'out0/stage64_rank0.breakdown.json').exists()
 
 
 @pytest.mark.parametrize('command', ['info', 'stages', 'ops', 'breakdown', 'dump'])
