@@ -148,7 +148,9 @@ def _mark_steps():
     """Returns the stages whose entries are steps, as far as is known now; '' if there are none."""
     if _config['step']:
         return _config['step']
-    return 'transformer,unet' if 'auto' in _config['stages'] and 'diffusers' in sys.modules else ''
+    parts = globals().get('_auto_parts')  # TFI_STAGES=auto: those of the pipelines that were made
+    names = {entry[1] for entry in list(parts.entries.values())} if parts else ()
+    return 'transformer,unet' if 'transformer' in names or 'unet' in names else ''
 
 
 @_guarded
