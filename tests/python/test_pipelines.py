@@ -126,12 +126,13 @@ class Process:
         return rows
 
     def signatures(self):
-        """{(stage, direction): [descriptions]}, and {stage: functions}, described under an empty name."""
+        """{(stage, direction): [descriptions]}, and {stage: functions}, described under an empty name. `#` has torch's threads."""
         found, functions = defaultdict(list), defaultdict(set)
         for r in self.kind('signature'):
             name, direction, what = self.text(r.values['name']), r.values['direction'], json.loads(self.text(r.values['text']))
             if direction == 0:
                 functions[name].add(what.pop('', None))
+                assert what.pop('#') >= 1
             found[name, direction].append(what)
         return found, functions
 
