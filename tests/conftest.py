@@ -117,6 +117,11 @@ def clean_environment():
 CLOSING = re.compile(r'^tfinject: the traces are ready for: tfanalyze (.*)\n', re.MULTILINE)
 
 
+def without_start(rows):
+    """Rows of `stages` but that of the process's start, which Python processes have."""
+    return [row for row in rows if row['stage'] != '(start-up)']
+
+
 def execute(command, env=None, cwd=None, timeout=COMMAND_TIMEOUT, stdin=None):
     """Runs a command in its own process group, which a timeout kills; returns rc, out and err (text).
 

@@ -12,6 +12,7 @@
 
 #include "base/files.h"
 #include "base/fmt.h"
+#include "base/sys.h"
 
 enum kind { NOTHING, MODULE, SCRIPT, CODE };
 
@@ -93,8 +94,10 @@ bool tfi_is_helper(void)
 /* True if the process was started with this library. Reads only the first 64 KiB of its environment. */
 static bool has_library(const char *path)
 {
-    static char variables[65536];
-    ssize_t bytes = tfi_read_file(path, variables, sizeof variables);
+    enum { MOST = 65536 };
+    static char *variables; /* mapped: what lies in the library counts against a program's ulimit -d */
+    if (!tfi_map_once(&variables, MOST)) return false;
+    ssize_t bytes = tfi_read_file(path, variables, MOST);
     const char *end = variables + bytes;
     for (const char *v = variables; bytes > 0 && v; v = next_argument(v, end))
         if (begins(v, "LD_PRELOAD=") && strstr(v, "libtfinject")) return true;

@@ -428,7 +428,7 @@ def grown(path, rank, copies):
     said = comm_traces.description('allreduce', (1024, 1024), 'Float', 2, '0', [0, 1])
     events = []
     for i in range(2000):
-        events.append(comm_traces.event('cpu_op', 'aten::add', 1000 * i, 1000 * i + 900, 1, 500, **{'External id': i}))
+        events.append(comm_traces.event('cpu_op', 'aten::add', 1000 * i, 1000 * i + 900, 1, 500 + rank, **{'External id': i}))
         events.append(comm_traces.event('kernel', 'add', 1000 * i + 300, 1000 * i + 500, 7, 0, correlation=i + 1, stream=7, device=0))
         if i % 50 == 0:
             events += comm_traces.collective(said, i, 1000 * i, 1000 * i + 800, rank, sequence=i)

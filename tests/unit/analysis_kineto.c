@@ -393,7 +393,7 @@ START_TEST(what_is_lost_has_a_cause)
     ck_assert_uint_eq(lost("negative_duration"), 1);
     ck_assert_uint_eq(lost("bad_time"), 1);
     ck_assert_uint_eq(lost("other_phase"), 1);
-    ck_assert_uint_eq(process.lost, 5);
+    ck_assert_uint_eq(process.lost, 6);
     ck_assert_uint_eq(process.events, 2);
     ck_assert_uint_eq(process.works.table.count, 1);
     ck_assert(said(LOSS, "negative duration"));
