@@ -585,9 +585,8 @@ void cmd_memory(struct session *session)
         return;
     }
     if (!session_load(session) || !check_processes(session, layout)) return;
-    if (o->memory_layout == MEMORY_PROCESS) memory_process(session);
-    if (o->memory_layout == MEMORY_HTML) write_page(&answer, layout);
-    if (o->memory_layout == MEMORY_PROCESS || o->memory_layout == MEMORY_HTML) return;
+    if (o->memory_layout == MEMORY_PROCESS) return memory_process(session);
+    if (o->memory_layout == MEMORY_HTML) return write_page(&answer, layout);
     if (!session_begin(session, layout->style)) return;
     if (layout->keys) emit_keys(&session->emit, layout->keys);
     if (layout->style == STYLE_LINES) print_head(session, layout->keys ? layout->keys : o->command->keys);

@@ -44,6 +44,8 @@ struct inputs {
 
 /* Adds the inputs that `word` names. A word that names none becomes an unusable input with a note. */
 void inputs_add(struct inputs *inputs, const char *word);
+/* Adds an input whose path is copied. */
+struct input *inputs_append(struct inputs *inputs, const char *path, enum file_how how, int64_t rank);
 /* Adds a copy of an input that is not read yet. */
 struct input *inputs_add_again(struct inputs *inputs, const struct input *input);
 

@@ -68,7 +68,7 @@ static bool is_said(const char *line, uint64_t kind)
     const char *token = tfi_run_token();
     size_t length = strlen(token);
     if (length && *end == ' ' && strncmp(end + 1, token, length) == 0 && end[1 + length] == '\n') return true;
-    return time + (tfi_world() > 1 || tfi_rank() > 0 ? RANKS_START_WITHIN_NS : 0) >= began;
+    return time + (tfi_rank_is_numbered() ? RANKS_START_WITHIN_NS : 0) >= began;
 }
 
 /* The first line in the file that says it; NULL if there is none. */

@@ -46,14 +46,16 @@ static bool number_of(const char *const *names, size_t count, uint32_t *number)
 }
 
 static uint32_t rank_now, world_now = 1;
+static bool is_numbered;
 
 static void look_for_rank(void)
 {
     static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"};
     static const char *const sizes[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
-    number_of(names, TFI_COUNT(names), &rank_now);
-    number_of(sizes, TFI_COUNT(sizes), &world_now);
+    bool has_rank = number_of(names, TFI_COUNT(names), &rank_now);
+    bool has_world = number_of(sizes, TFI_COUNT(sizes), &world_now);
     if (!world_now) world_now = 1;
+    is_numbered = world_now > 1 || (has_rank && !has_world);
 }
 
 uint32_t tfi_rank(void)
@@ -64,6 +66,11 @@ uint32_t tfi_rank(void)
 uint32_t tfi_world(void)
 {
     return world_now;
+}
+
+bool tfi_rank_is_numbered(void)
+{
+    return is_numbered;
 }
 
 const char *tfi_host(void)

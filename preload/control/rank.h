@@ -12,6 +12,8 @@ struct tfi_text;
 /* Rank and number of ranks by the launcher's variables at wake, else those at start; 0 and 1 if there are none. */
 uint32_t tfi_rank(void);
 uint32_t tfi_world(void);
+/* True if a launcher has numbered this process and says nothing of a job of one rank. */
+bool tfi_rank_is_numbered(void);
 
 /* Name of this host, usable in a file name. */
 const char *tfi_host(void);

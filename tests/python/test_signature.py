@@ -35,7 +35,7 @@ class Guarded:
 
 @pytest.fixture
 def shim():
-    """describe_call and describe_result, as JSON, in the shim's namespace without its other parts."""
+    """describe_call and describe_result, as JSON, in the shim's namespace without its other parts; no function and no threads."""
     namespace = {'_config': {'record_values': 1}, '_when_imported': lambda name, function: None, '_is_handlers': lambda error: False,
                  '_is_secret': lambda name: False, '_without_secrets': lambda text: text}
     source = (ROOT / 'preload/python/shim_signature.py').read_text()
@@ -46,6 +46,7 @@ def shim():
         described = text and json.loads(text)
         if described:
             described.pop('', None)
+            described.pop('#', None)
         return described
 
     def result(name, value):

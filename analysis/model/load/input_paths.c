@@ -1,0 +1,283 @@
+/* input_paths.c - finds the traces that the words on the command line name.
+ *
+ * The content of a file tells whether it is a trace of ours, a Kineto trace or one of dftracer.
+ */
+#include "model/input.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/hash.h"
+#include "read/dftracer.h"
+#include "read/kineto.h"
+#include "read/torch/flight.h"
+#include "read/torch/memory_rows.h"
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), n = strlen(end);
+    return length > n && strcmp(text + length - n, end) == 0;
+}
+
+static bool exists(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0;
+}
+
+struct input *inputs_append(struct inputs *inputs, const char *path, enum file_how how, int64_t rank)
+{
+    inputs->input = mem_grow(inputs->input, &inputs->capacity, inputs->count + 1, sizeof *inputs->input);
+    struct input *input = &inputs->input[inputs->count++];
+    *input = (struct input){.path = string_format("%s", path), .how = how, .rank = rank, .trace = {.fd = -1}};
+    return input;
+}
+
+/* Remembers the file of an input that is added next. Returns false if an earlier input is the same file; if a hash
+ * clashes, the next key is tried. */
+static bool is_new_file(struct inputs *inputs, const struct stat *status)
+{
+    uint64_t key = hash_numbers(status->st_ino, status->st_dev);
+    uint32_t place;
+    for (; (place = map_get(&inputs->of_file, key)) != MAP_NONE; key += 0x9e3779b97f4a7c15u)
+        if (inputs->input[place].inode == status->st_ino && inputs->input[place].device == status->st_dev) return false;
+    map_put(&inputs->of_file, key, (uint32_t)inputs->count);
+    return true;
+}
+
+static void add_json(struct inputs *inputs, const char *path, enum file_how how, int64_t rank, enum input_kind kind)
+{
+    struct stat status = {0};
+    bool known = stat(path, &status) == 0;
+    if (!known || is_new_file(inputs, &status)) {
+        struct input *input = inputs_append(inputs, path, how, rank);
+        input->device = status.st_dev;
+        input->inode = status.st_ino;
+        input->kind = kind;
+    }
+}
+
+/* Adds a .tfr, or a .live file, which stands for its .tfr if there is one. A file named twice counts once. */
+static void add_tfr(struct inputs *inputs, const char *path, enum file_how how, int64_t rank)
+{
+    char *own = string_format("%s", path);
+    bool is_live = ends_with(path, ".live");
+    if (is_live) own[strlen(own) - strlen(".live")] = 0;
+    if (is_live && !exists(own)) {
+        free(own);
+        own = string_format("%s", path);
+    }
+    struct stat status = {0};
+    if (stat(own, &status) == 0 && !is_new_file(inputs, &status)) goto out;
+    struct input *input = inputs_append(inputs, own, how, rank);
+    input->device = status.st_dev;
+    input->inode = status.st_ino;
+    if (strcmp(own, path) == 0 && is_live) {
+        input->live = string_format("%s", own);
+    } else {
+        char *live = string_format("%s.live", own);
+        input->live = exists(live) ? live : NULL;
+        if (!input->live) free(live);
+    }
+out:
+    free(own);
+}
+
+static int is_tfr(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && (ends_with(entry->d_name, ".tfr") || ends_with(entry->d_name, ".tfr.live"));
+}
+
+static bool is_json_name(const char *name)
+{
+    return ends_with(name, ".json") || ends_with(name, ".json.gz");
+}
+
+static int is_json(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && is_json_name(entry->d_name);
+}
+
+static int is_other_trace(const struct dirent *entry)
+{
+    return is_json(entry) || (entry->d_name[0] != '.' && is_dftracer_name(entry->d_name));
+}
+
+static int is_trace(const struct dirent *entry)
+{
+    return is_tfr(entry) || is_other_trace(entry);
+}
+
+/* Returns the most recently changed subdirectory with traces, as a suggestion for the user. */
+static char *find_below(const char *directory)
+{
+    struct dirent **entries = NULL, **inner = NULL;
+    char *best = NULL;
+    time_t newest = 0;
+    int count = file_list(directory, NULL, &entries);
+    for (int i = 0; i < count; i++) {
+        char *path = string_format("%s/%s", directory, entries[i]->d_name);
+        struct stat status;
+        int traces = 0;
+        if (entries[i]->d_name[0] != '.' && lstat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
+            traces = file_list(path, is_trace, &inner);
+            for (int k = 0; k < traces; k++) free(inner[k]);
+            free(traces >= 0 ? inner : NULL);
+        }
+        if (traces > 0 && (!best || status.st_mtime > newest)) {
+            newest = status.st_mtime;
+            free(best);
+            best = path;
+        } else {
+            free(path);
+        }
+        free(entries[i]);
+    }
+    free(count >= 0 ? entries : NULL);
+    return best;
+}
+
+static char *path_in(const char *directory, const char *name)
+{
+    return string_format("%s%s%s", directory, ends_with(directory, "/") ? "" : "/", name);
+}
+
+/* Adds the traces of a directory that are not ours. Other files with such a name are skipped: reports of stages, and
+ * files of other programs. Files that cannot be opened become inputs, so that reading reports them. Returns the number
+ * of .json files and of dftracer's. */
+static int add_others(struct inputs *inputs, const char *directory, int64_t rank)
+{
+    struct dirent **entries = NULL;
+    size_t before = inputs->count, stages = 0, others = 0;
+    int count = file_list(directory, is_other_trace, &entries);
+    for (int i = 0; i < count; i++) {
+        char *path = path_in(directory, entries[i]->d_name);
+        bool of_dftracer = is_dftracer_name(entries[i]->d_name) || is_dftracer_file(path, FILE_FOUND);
+        bool of_memory = !of_dftracer && is_memory_rows_file(path, FILE_FOUND);
+        enum kineto_kind kind = of_dftracer || of_memory ? KINETO_NONE : kineto_probe(path, FILE_FOUND);
+        if (of_dftracer || of_memory)
+            add_json(inputs, path, FILE_FOUND, rank, of_memory ? INPUT_MEMORY : INPUT_DFTRACER);
+        if (kind == KINETO_TRACE) add_json(inputs, path, FILE_FOUND, rank, INPUT_KINETO);
+        stages += kind == KINETO_STAGE;
+        others += kind == KINETO_NONE && !of_dftracer && !of_memory;
+        free(path);
+        free(entries[i]);
+    }
+    free(count >= 0 ? entries : NULL);
+    if (inputs->count > before && stages)
+        notes_add(&inputs->input[before].notes, NOTE, "%zu traces of single stages beside it were left out", stages);
+    if (inputs->count > before && others) {
+        notes_add(&inputs->input[before].notes, NOTE, "%zu .json files beside it are not traces and were left out",
+                  others);
+    }
+    return count;
+}
+
+static void say_empty(struct inputs *inputs, const char *directory, int64_t rank, int others)
+{
+    struct input *input = inputs_append(inputs, directory, FILE_NAMED, rank);
+    char *below = find_below(directory);
+    notes_add(&input->notes, UNUSABLE, "contains no .tfr and no %s; %s%s",
+              others ? "trace among its .json files" : ".json", below ? "there are some in " : "",
+              below ? below
+                    : "give another directory, or record into this one: LD_PRELOAD=libtfinject.so with TFI_OUTPUT_DIR "
+                      "set to it");
+    free(below);
+}
+
+static int is_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+/* Adds the flight recorder's dumps of a directory, whose names have no fixed ending. */
+static void add_flights(struct inputs *inputs, const char *directory, int64_t rank)
+{
+    struct dirent **entries = NULL;
+    int count = file_list(directory, is_visible, &entries);
+    for (int i = 0; i < count; i++) {
+        char *path = path_in(directory, entries[i]->d_name);
+        bool is_twin = ends_with(path, ".json"); /* of the pickle of that name, which has the Python frames too */
+        if (is_twin) path[strlen(path) - strlen(".json")] = 0;
+        is_twin = is_twin && exists(path);
+        if (ends_with(entries[i]->d_name, ".json")) strcat(path, ".json"); /* it was there before */
+        if (!is_twin && is_flight_file(path, FILE_FOUND)) add_json(inputs, path, FILE_FOUND, rank, INPUT_FLIGHT);
+        free(path);
+        free(entries[i]);
+    }
+    free(count >= 0 ? entries : NULL);
+}
+
+static void add_directory(struct inputs *inputs, const char *directory, int64_t rank)
+{
+    struct dirent **entries = NULL;
+    int count = file_list(directory, is_tfr, &entries);
+    size_t before = inputs->count;
+    if (count < 0) {
+        struct input *input = inputs_append(inputs, directory, FILE_NAMED, rank);
+        notes_add(&input->notes, UNUSABLE, "cannot be read (%s)", strerror(errno));
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        char *path = path_in(directory, entries[i]->d_name);
+        add_tfr(inputs, path, FILE_FOUND, rank);
+        free(path);
+        free(entries[i]);
+    }
+    free(entries);
+    if (!count) add_flights(inputs, directory, rank);
+    bool found = count || inputs->count > before;
+    int others = found ? 0 : add_others(inputs, directory, rank);
+    if (!count && inputs->count == before) say_empty(inputs, directory, rank, others);
+}
+
+/* Adds a file. Its content decides the type, or its name if the content is not conclusive. */
+static void add_file(struct inputs *inputs, const char *path, int64_t rank)
+{
+    if (is_dftracer_name(path) || is_dftracer_file(path, FILE_NAMED))
+        add_json(inputs, path, FILE_NAMED, rank, INPUT_DFTRACER);
+    else if (is_flight_file(path, FILE_NAMED)) add_json(inputs, path, FILE_NAMED, rank, INPUT_FLIGHT);
+    else if (is_memory_rows_file(path, FILE_NAMED)) add_json(inputs, path, FILE_NAMED, rank, INPUT_MEMORY);
+    else if (kineto_look(path, FILE_NAMED) == LOOK_JSON || is_json_name(path))
+        add_json(inputs, path, FILE_NAMED, rank, INPUT_KINETO);
+    else add_tfr(inputs, path, FILE_NAMED, rank);
+}
+
+void inputs_add(struct inputs *inputs, const char *word)
+{
+    struct stat status;
+    int64_t rank = -1;
+    const char *path = word;
+    if (strncmp(word, "rank=", 5) == 0 && !exists(word)) {
+        size_t digits = strspn(word + 5, "0123456789");
+        if (digits && digits < 10 && word[5 + digits] == ':') {
+            rank = strtoll(word + 5, NULL, 10);
+            path = word + 5 + digits + 1;
+        }
+    }
+    if (stat(path, &status) != 0) {
+        struct input *input = inputs_append(inputs, path, FILE_NAMED, rank);
+        notes_add(&input->notes, UNUSABLE, "cannot be read (%s)", strerror(errno));
+    } else if (S_ISDIR(status.st_mode)) {
+        add_directory(inputs, path, rank);
+    } else {
+        add_file(inputs, path, rank);
+    }
+}
+
+struct input *inputs_add_again(struct inputs *inputs, const struct input *input)
+{
+    struct input *again = inputs_append(inputs, input->path, input->how, input->rank);
+    again->live = input->live ? string_format("%s", input->live) : NULL;
+    again->device = input->device;
+    again->inode = input->inode;
+    again->kind = input->kind;
+    again->parts = input->parts;
+    again->part = input->part;
+    again->is_again = true;
+    return again;
+}
