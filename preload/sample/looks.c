@@ -38,8 +38,8 @@ static void forget_strings(uint32_t **pages, size_t count)
 
 static uint32_t text_string(uint32_t number)
 {
-    uint32_t *place = string_place(texts, number), length;
-    if (*place) return *place;
+    uint32_t *place = string_place(texts, number), known = *place, length;
+    if (known) return known;
     const char *text = tfi_sample_text(number, &length);
     *place = tfi_string(text, length);
     return *place;
@@ -49,8 +49,8 @@ static uint32_t stack_string(uint32_t number)
 {
     static char room[9 * TFI_STACK_FRAMES];
     if (!number) return 0;
-    uint32_t *place = string_place(stacks, number), count;
-    if (*place) return *place;
+    uint32_t *place = string_place(stacks, number), known = *place, count;
+    if (known) return known;
     struct tfi_text list = {room, sizeof room, 0, 0};
     const uint32_t *frames = tfi_sample_frames(number, &count);
     for (uint32_t i = 0; i < count; i++) tfi_text_add(&list, i ? " %x" : "%x", text_string(frames[i]));
