@@ -6,7 +6,7 @@
 
 const char *const severity_names[] = {"note", "finding", "problem"};
 
-/* What the rules say, whether they look at a leaf or at the weakest operator. */
+/* A rule looks at a leaf, or at the weakest operator. */
 struct rule {
     const char *id;
     enum leaf leaf; /* NR_LEAVES: the weakest operator */
@@ -33,11 +33,6 @@ struct judging {
 struct needs advise_needs(const struct options *options)
 {
     return needs_union(wall_needs(options), roofline_needs(options));
-}
-
-static const char *name_in(const struct judging *j, uint32_t name)
-{
-    return names_get(&j->chosen->model->names, name)->text;
 }
 
 /* Returns the part of a wall that is judged: the whole rank, or the first stage that the options choose. */
@@ -113,8 +108,9 @@ static void add_operators(struct judging *j, struct finding *f, enum leaf leaf)
         used[most] = true;
         if (!n) f->where = row->key.name;
         add_evidence(f,
-                     string_format("%s of one shape: %llu calls, %.3f ms of kernels", name_in(j, row->key.name),
-                                   (unsigned long long)row->calls, (double)row->device_ns / 1e6),
+                     string_format("%s of one shape: %llu calls, %.3f ms of kernels",
+                                   model_name(j->chosen->model, row->key.name), (unsigned long long)row->calls,
+                                   (double)row->device_ns / 1e6),
                      "roofline");
     }
     free(used);
@@ -161,9 +157,10 @@ static void judge_weakest(struct judging *j, const struct rule *rule)
         struct finding *f = add_finding(j, rule, number, row->device_ns, headroom);
         f->where = row->key.name;
         add_evidence(f,
-                     string_format("%s %s: %llu calls, bound by %s, %.1f %% of the peak", name_in(j, row->key.name),
-                                   name_in(j, row->key.shapes), (unsigned long long)row->calls, row->bound,
-                                   percent((int64_t)row->bound_ns, row->device_ns)),
+                     string_format("%s %s: %llu calls, bound by %s, %.1f %% of the peak",
+                                   model_name(j->chosen->model, row->key.name),
+                                   model_name(j->chosen->model, row->key.shapes), (unsigned long long)row->calls,
+                                   row->bound, percent((int64_t)row->bound_ns, row->device_ns)),
                      "roofline");
         return;
     }

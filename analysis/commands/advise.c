@@ -8,8 +8,7 @@ static void emit_where(struct session *session, const struct finding *f)
 {
     struct emit *e = &session->emit;
     emit_open(e, "where", false);
-    if (f->where == NAME_NONE) emit_null(e, "operator");
-    else emit_text(e, "operator", model_name(&session->model, f->where));
+    emit_name(e, &session->model.names, "operator", f->where);
     emit_close(e);
     emit_open(e, "evidence", true);
     for (size_t i = 0; i < f->evidences; i++) {
@@ -62,12 +61,7 @@ void cmd_advise(struct session *session)
     struct advice advice;
     if (!session_ask(session, STYLE_BLOCKS)) return;
     walls_of_model(&walls, &session->chosen);
-    for (size_t i = 0; i < session->chosen.processes; i++) {
-        struct scope *scope = scope_begin(&session->chosen, i);
-        roofline_add(&roofline, scope);
-        scope_end(scope);
-    }
-    roofline_end(&roofline, &session->model.names);
+    roofline_of_model(&roofline, &session->chosen);
     advise(&advice, &session->chosen, &walls, &roofline);
     size_t rows = options->all ? advice.findings : MIN(advice.findings, MOST_FINDINGS);
     for (size_t i = 0; i < rows; i++) emit_finding(session, &advice.finding[i]);

@@ -18,6 +18,7 @@ struct hotspots {
     struct session *session;
     struct spots spots;
     struct call_tree tree;
+    int64_t gaps; /* device time without work; -1: there is no device */
 };
 
 struct needs hotspots_needs(const struct options *options)
@@ -136,13 +137,6 @@ static void emit_paths(struct hotspots *h)
 
 /* ---- the rows ---- */
 
-static void emit_name(struct emit *e, const struct names *names, const char *key, uint32_t number)
-{
-    const struct name *name = names_get(names, number);
-    if (number == NAME_NONE) emit_null(e, key);
-    else emit_bytes_text(e, key, name->text, name->length);
-}
-
 static void emit_spot(struct hotspots *h, size_t i)
 {
     struct emit *e = &h->session->emit;
@@ -165,7 +159,7 @@ static void emit_spot(struct hotspots *h, size_t i)
     emit_us(e, "total_us", row->total);
     emit_us(e, "cpu_us", row->cpu);
     emit_us(e, "waiting_us", row->waiting);
-    if (spots->device_gaps >= 0) emit_us(e, "device_idle_us", row->device_idle);
+    if (h->gaps >= 0) emit_us(e, "device_idle_us", row->device_idle);
     else emit_null(e, "device_idle_us");
     emit_pct(e, "pct", spots->weight ? 100.0 * (double)row->weight / (double)spots->weight : NAN);
     emit_row_end(e);
@@ -182,7 +176,7 @@ static void emit_sums(struct hotspots *h)
     emit_us(e, "wall_us", spots->wall);
     emit_us(e, "counted_us", spots->weight);
     emit_us(e, "imports_us", h->tree.imports);
-    if (spots->device_gaps >= 0) emit_us(e, "device_idle_us", spots->device_gaps);
+    if (h->gaps >= 0) emit_us(e, "device_idle_us", h->gaps);
     else emit_null(e, "device_idle_us");
     if (e->format == FORMAT_JSON) emit_paths(h);
 }
@@ -190,27 +184,34 @@ static void emit_sums(struct hotspots *h)
 /* ---- the answer ---- */
 
 struct adding {
-    struct call_tree *tree;
-    const struct process *process;
+    struct hotspots *h;
+    const struct scope *scope;
 };
 
-static void add_path(void *context, const struct sampled *sampled)
+static void add_period(void *context, const struct sampled *sampled)
 {
     const struct adding *adding = context;
-    call_tree_add(adding->tree, adding->process, sampled);
+    spots_add(&adding->h->spots, adding->scope, sampled);
+    call_tree_add(&adding->h->tree, adding->scope->process, sampled);
+}
+
+static void add_process(struct hotspots *h, struct scope *scope)
+{
+    struct adding adding = {h, scope};
+    spots_begin_process(&h->spots);
+    int64_t gaps = sampled_each(scope, add_period, &adding);
+    if (gaps >= 0) h->gaps = MAX(h->gaps, 0) + gaps;
 }
 
 void cmd_hotspots(struct session *session)
 {
-    struct hotspots h = {.session = session};
+    struct hotspots h = {.session = session, .gaps = -1};
     if (!session_ask(session, STYLE_TABLE)) return;
     spots_init(&h.spots, session->options.spot_by, &session->model.names);
     call_tree_init(&h.tree, &session->model.names);
     for (size_t i = 0; i < session->chosen.processes; i++) {
         struct scope *scope = scope_begin(&session->chosen, i);
-        spots_add(&h.spots, scope);
-        struct adding adding = {&h.tree, scope->process};
-        sampled_each(scope, add_path, &adding);
+        add_process(&h, scope);
         scope_end(scope);
     }
     spots_sort(&h.spots);

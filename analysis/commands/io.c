@@ -8,13 +8,6 @@
 
 /* ---- values ---- */
 
-static void emit_name(struct emit *e, const char *key, const struct names *names, uint32_t name)
-{
-    const struct name *n = names_get(names, name);
-    if (name == NAME_NONE) emit_null(e, key);
-    else emit_bytes_text(e, key, n->text, n->length);
-}
-
 static void emit_time(struct emit *e, const char *key, int64_t ns)
 {
     if (ns < 0) emit_null(e, key);
@@ -52,8 +45,8 @@ static void emit_line(struct session *session, const struct io_line *line)
     struct emit *e = &session->emit;
     const struct io_row *row = &line->row;
     emit_row(e);
-    emit_name(e, "function", &session->model.names, row->function);
-    emit_name(e, "path", &session->model.names, row->path);
+    emit_name(e, &session->model.names, "function", row->function);
+    emit_name(e, &session->model.names, "path", row->path);
     emit_known(e, "rank", line->rank);
     emit_known(e, "worker", line->worker);
     emit_known(e, "pid", line->pid);
@@ -171,7 +164,7 @@ static void emit_file(struct session *session, const struct io_line *line)
     struct emit *e = &session->emit;
     const struct io_file *file = line->row.file;
     emit_row(e);
-    emit_name(e, "path", &session->model.names, line->row.path);
+    emit_name(e, &session->model.names, "path", line->row.path);
     emit_findings(e, file);
     emit_count(e, "opens", file->opens);
     emit_count(e, "read_calls", file->reads);
@@ -232,7 +225,7 @@ static void emit_reads(struct session *session, const struct io_late *late)
     for (size_t i = 0; i < kept->reads && (!i || session->options.format != FORMAT_TEXT); i++) {
         const struct io_read *read = &late->batches->read[kept->read + i];
         emit_open(e, NULL, false);
-        emit_name(e, "path", &session->model.names, read->path);
+        emit_name(e, &session->model.names, "path", read->path);
         emit_count(e, "calls", read->calls);
         emit_bytes(e, "bytes", read->bytes);
         emit_us(e, "total_us", read->total);

@@ -178,7 +178,7 @@ static bool is_chosen(const struct answer *a, const struct memory_change *change
 static void emit_pool(struct answer *a, uint32_t pool)
 {
     emit_memory_device(&a->session->emit, a->changes.pool[pool].device);
-    emit_known_name(&a->session->emit, &a->session->model, "allocator", a->changes.pool[pool].allocator);
+    emit_name(&a->session->emit, &a->session->model.names, "allocator", a->changes.pool[pool].allocator);
 }
 
 static void emit_same_process(struct answer *a, struct emit_kept *same)
@@ -242,7 +242,7 @@ static void emit_same_stage(struct answer *a, struct emit_kept *same, uint32_t s
 {
     uint32_t name = stage == NO_PLACE ? a->choice->outside : a->process->ranges.name[stage];
     if (emit_again(&a->session->emit, same, name)) return;
-    emit_known_name(&a->session->emit, &a->session->model, "stage", name);
+    emit_name(&a->session->emit, &a->session->model.names, "stage", name);
     emit_keep_end(&a->session->emit, same);
 }
 
@@ -296,7 +296,7 @@ static void peaks(struct answer *a)
         emit_stage(e, names_get(&session->model.names, row->stage));
         emit_process(a);
         emit_memory_device(e, row->device);
-        emit_known_name(e, &session->model, "allocator", row->allocator);
+        emit_name(e, &session->model.names, "allocator", row->allocator);
         emit_memory_kind(e, row->kind);
         emit_count(e, "calls", row->calls);
         emit_total_bytes(e, "peak_allocated_bytes", row->allocated_peak);
@@ -356,12 +356,12 @@ static void emit_request(struct answer *a, const struct refusal *refusal, uint32
     emit_process(a);
     emit_us(e, "time_us", b->time[refusal->request] - model->start);
     emit_memory_device(e, refusal->device);
-    emit_known_name(e, model, "allocator", b->allocator[refusal->request]);
+    emit_name(e, &model->names, "allocator", b->allocator[refusal->request]);
     if (b->bytes[refusal->request] > 0) emit_bytes(e, "requested_bytes", (uint64_t)b->bytes[refusal->request]);
     else emit_null(e, "requested_bytes");
     emit_bytes(e, "allocated_bytes", refusal->in_use);
     emit_total_bytes(e, "reserved_bytes", b->reserved[refusal->request]);
-    emit_known_name(e, model, "requesting_stage", stage);
+    emit_name(e, &model->names, "requesting_stage", stage);
 }
 
 static void emit_holder(struct answer *a, const struct refusal *refusal, const struct holder *holder)

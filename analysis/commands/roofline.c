@@ -75,12 +75,7 @@ void cmd_roofline(struct session *session)
         return;
     }
     if (!session_ask(session, STYLE_TABLE)) return;
-    for (size_t i = 0; i < session->chosen.processes; i++) {
-        struct scope *scope = scope_begin(&session->chosen, i);
-        roofline_add(&roofline, scope);
-        scope_end(scope);
-    }
-    roofline_end(&roofline, &session->model.names);
+    roofline_of_model(&roofline, &session->chosen);
     size_t rows = options->top ? MIN(options->top, roofline.count) : roofline.count;
     for (size_t i = 0; i < rows; i++) emit_roof(session, &roofline, &roofline.row[i]);
     emit_totals(e);

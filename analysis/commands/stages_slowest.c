@@ -7,13 +7,6 @@
 #include "ask/stages/slowest.h"
 #include "commands/session.h"
 
-static void emit_name_or_null(struct emit *e, const struct model *model, const char *key, uint32_t name)
-{
-    const struct name *text = names_get(&model->names, name);
-    if (name == NAME_NONE) emit_null(e, key);
-    else emit_bytes_text(e, key, text->text, text->length);
-}
-
 /* Returns what is known of a call's inputs: their shapes by the framework, or the arguments of its function. */
 static uint32_t inputs_of(const struct slow_call *call)
 {
@@ -44,10 +37,10 @@ static void emit_call(struct session *session, const struct slow_call *call)
     emit_us(e, "median_us", call->median);
     emit_double(e, "times_median", call->median > 0 ? (double)time / (double)call->median : NAN);
     emit_us(e, "excess_us", time - call->median);
-    emit_name_or_null(e, &session->model, "file", file);
+    emit_name(e, &session->model.names, "file", file);
     if (file == NAME_NONE) emit_null(e, "file_us");
     else emit_us(e, "file_us", on_file);
-    emit_name_or_null(e, &session->model, "inputs", inputs_of(call));
+    emit_name(e, &session->model.names, "inputs", inputs_of(call));
     emit_row_end(e);
 }
 

@@ -1,7 +1,7 @@
 /* startup.c - reports how a process started: its interpreter, imports, loading of models, compilation, slow first calls.
  *
- * One row a piece: those that lie in no other come first, then those inside; of each the ones with the most time first. Pieces lie in each other: own_us is a piece's time without those inside
- * it, so that the imports' own times add up. The shares are of the rank's span, which begins with the start here.
+ * One row a piece: those that lie in no other come first, then those inside; of each the ones with the most time first.
+ * Pieces lie in each other: own_us is a piece's time without those inside it, so that the imports' own times add up. The shares are of the rank's span, which begins with the start here.
  */
 #include "ask/stages/start_times.h"
 
@@ -58,20 +58,13 @@ static void add_process(struct lines *lines, const struct process *p)
     free(first.call);
 }
 
-/* What the script itself began comes first, then what lies inside. */
+/* Pieces that the script itself began come first, then those inside. */
 static int line_by_time(const void *a, const void *b)
 {
     const struct line *x = a, *y = b;
     if (!x->depth != !y->depth) return x->depth ? 1 : -1;
     if (x->time != y->time) return by_number(y->time, x->time);
     return x->start != y->start ? by_number(x->start, y->start) : by_number(x->depth, y->depth);
-}
-
-static void emit_name(struct emit *e, const struct model *model, const char *key, uint32_t name)
-{
-    const struct name *text = names_get(&model->names, name);
-    if (name == NAME_NONE) emit_null(e, key);
-    else emit_bytes_text(e, key, text->text, text->length);
 }
 
 static void emit_line(struct session *session, const struct line *line)
@@ -83,15 +76,15 @@ static void emit_line(struct session *session, const struct line *line)
     emit_known(e, "rank", p->rank);
     emit_known(e, "pid", p->pid);
     emit_text(e, "what", line->what);
-    emit_name(e, &session->model, "name", line->name);
-    emit_name(e, &session->model, "id", line->id);
+    emit_name(e, &session->model.names, "name", line->name);
+    emit_name(e, &session->model.names, "id", line->id);
     emit_us(e, "start_us", line->start - begin);
     emit_us(e, "total_us", line->time);
     if (line->own < 0) emit_null(e, "own_us");
     else emit_us(e, "own_us", line->own);
     emit_count(e, "depth", line->depth);
     emit_pct(e, "pct", span > 0 ? 100.0 * (double)line->time / (double)span : NAN);
-    emit_name(e, &session->model, "reason", line->reason);
+    emit_name(e, &session->model.names, "reason", line->reason);
     emit_row_end(e);
 }
 

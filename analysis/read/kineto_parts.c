@@ -59,7 +59,7 @@ static uint64_t key_of(const struct kineto_event *event)
                                 : hash_text(event->pid_text.at ? event->pid_text.at : "", event->pid_text.length);
 }
 
-static bool is_row(const struct kineto_row *row, const struct kineto_event *event)
+bool is_row_of(const struct kineto_row *row, const struct kineto_event *event)
 {
     if (event->has & HAS_PID) return !row->text && row->pid == event->pid;
     return row->text && row->length == event->pid_text.length &&
@@ -70,7 +70,7 @@ static struct kineto_row *find_row(const struct kineto_parts *parts, const struc
 {
     uint32_t at;
     for (*key = key_of(event); (at = map_get(&parts->row_of, *key)) != MAP_NONE; *key += 0x9e3779b97f4a7c15u)
-        if (is_row(&parts->row[at], event)) return &parts->row[at];
+        if (is_row_of(&parts->row[at], event)) return &parts->row[at];
     return NULL;
 }
 

@@ -51,6 +51,8 @@ struct kineto_parts {
     bool has_ranks; /* events name their rank, as TraceLens's merges do */
 };
 
+/* True if the event is of the row. */
+bool is_row_of(const struct kineto_row *row, const struct kineto_event *event);
 /* Returns the row of an event; NULL if it is unknown. */
 struct kineto_row *parts_row(const struct kineto_parts *parts, const struct kineto_event *event);
 /* The same, and adds it. */

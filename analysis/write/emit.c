@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/command.h"
+#include "model/names.h"
 #include "write/event.h"
 #include "write/short_names.h"
 
@@ -392,6 +393,13 @@ void emit_stage(struct emit *e, const struct name *name)
         emit_bytes_text(e, "stage", name->text, name->length);
     }
     text_free(&text);
+}
+
+void emit_name(struct emit *e, const struct names *names, const char *key, uint32_t number)
+{
+    const struct name *name = names_get(names, number);
+    if (number == NAME_NONE) emit_null(e, key);
+    else emit_bytes_text(e, key, name->text, name->length);
 }
 
 void emit_json(struct emit *e, const char *key, const char *json, size_t length)

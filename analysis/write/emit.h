@@ -85,6 +85,9 @@ void emit_bytes_text(struct emit *e, const char *key, const char *text, size_t l
 /* Writes the name of a stage under the key `stage`; in text tables and blocks its short_stage(). */
 struct name;
 void emit_stage(struct emit *e, const struct name *name);
+/* Writes a name of the table; NAME_NONE: unknown. */
+struct names;
+void emit_name(struct emit *e, const struct names *names, const char *key, uint32_t number);
 void emit_json(struct emit *e, const char *key, const char *json, size_t length); /* `json` is valid JSON */
 void emit_open(struct emit *e, const char *key, bool list);
 void emit_close(struct emit *e);

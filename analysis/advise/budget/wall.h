@@ -2,7 +2,8 @@
  *
  * A moment belongs to the first leaf that it fits, in the order of leaves.def. With device work that order begins with
  * what the devices do, by the kinds of `timeline`; the host explains only moments in which they are idle. Time that nothing
- * explains is a leaf too. A leaf that other facts explain later is a row of leaves.def and a call of wall_add.
+ * explains is a leaf too. A leaf that other facts explain later is a row of leaves.def and a call of
+ * add_moment in wall.c.
  *
  * The wall time of a rank is the time from the first to the last record of its processes; each PyTorch trace is a piece of
  * its own, as in rank_times.h. Of a stage it is the time a call of it was open or work launched in it was not done, of a
@@ -65,7 +66,7 @@ void walls_of_model(struct walls *walls, const struct selection *chosen);
 void walls_free(struct walls *walls);
 void wall_free(struct wall *wall);
 
-/* What a kernel or an operator does, by its name. */
+/* Return the leaf of a kernel or an operator by its name. */
 enum leaf kernel_leaf(const struct name *name);
 enum leaf operator_leaf(const struct name *name);
 

@@ -20,24 +20,13 @@ struct needs roofline_needs(const struct options *options)
                           .operators_of_work = true};
 }
 
-static const char *name_of_device(const struct process *process)
-{
-    const char *name = process->devices ? NULL : pairs_get(process->metadata, "device.0");
-    return name ? name : "";
-}
-
 static const struct device_peaks *peaks_of(const struct roofline *roofline, const struct scope *scope)
 {
     const struct process *p = scope->process;
-    const char *name = name_of_device(p);
-    if (p->devices) name = names_get(&scope->chosen->model->names, p->device[0].name)->text;
-    const struct device_peaks *peaks = *name ? device_peaks(name) : NULL;
+    const char *name =
+        p->devices ? model_name(scope->chosen->model, p->device[0].name) : pairs_get(p->metadata, "device.0");
+    const struct device_peaks *peaks = name ? device_peaks(name) : NULL;
     return !peaks && roofline->gpu ? device_peaks(roofline->gpu) : peaks;
-}
-
-static const char *text_of(const struct scope *scope, uint32_t name)
-{
-    return names_get(&scope->chosen->model->names, name)->text;
 }
 
 /* Returns the row of a work, whose operator is `op`. */
@@ -64,15 +53,16 @@ static struct roof_row *row_of(struct roofline *roofline, const struct scope *sc
     if (roofline->count > before && op != NO_PLACE) {
         const struct op_detail *detail = op_details_of(&p->spans.details, op);
         struct op_inputs inputs;
-        op_inputs_parse(&inputs, text_of(scope, detail->shapes), text_of(scope, detail->types),
-                        text_of(scope, detail->concrete));
-        row->cost = op_cost(text_of(scope, key.key.name), &inputs);
+        const struct model *model = scope->chosen->model;
+        op_inputs_parse(&inputs, model_name(model, detail->shapes), model_name(model, detail->types),
+                        model_name(model, detail->concrete));
+        row->cost = op_cost(model_name(model, key.key.name), &inputs);
         roofline->lacks_shapes |= detail->shapes == NAME_NONE;
     }
     return row;
 }
 
-void roofline_add(struct roofline *roofline, struct scope *scope)
+static void add_process(struct roofline *roofline, struct scope *scope)
 {
     const struct process *p = scope->process;
     const struct attribution *a = scope_attribute(scope);
@@ -118,7 +108,8 @@ static int by_headroom(const void *a, const void *b, void *names)
     return order ? order : names_order(names, x->key.shapes, y->key.shapes);
 }
 
-void roofline_end(struct roofline *roofline, const struct names *names)
+/* Finds the bounds of the rows, and sorts them. */
+static void find_bounds(struct roofline *roofline, const struct names *names)
 {
     for (size_t i = 0; i < roofline->count; i++) {
         struct roof_row *row = &roofline->row[i];
@@ -129,6 +120,16 @@ void roofline_end(struct roofline *roofline, const struct names *names)
         roofline->impossible += row->bound_ns > 1.1 * (double)row->device_ns;
     }
     if (roofline->count) qsort_r(roofline->row, roofline->count, sizeof *roofline->row, by_headroom, (void *)names);
+}
+
+void roofline_of_model(struct roofline *roofline, const struct selection *chosen)
+{
+    for (size_t i = 0; i < chosen->processes; i++) {
+        struct scope *scope = scope_begin(chosen, i);
+        add_process(roofline, scope);
+        scope_end(scope);
+    }
+    find_bounds(roofline, &chosen->model->names);
 }
 
 void roofline_free(struct roofline *roofline)

@@ -30,9 +30,8 @@ struct roofline {
 };
 
 struct needs roofline_needs(const struct options *options);
-void roofline_add(struct roofline *roofline, struct scope *scope);
-/* Sorts the rows: the largest headroom first, then the largest time. Call it after the last roofline_add. */
-void roofline_end(struct roofline *roofline, const struct names *names);
+/* Adds the chosen processes, which are loaded with roofline_needs. The row with the largest headroom comes first. */
+void roofline_of_model(struct roofline *roofline, const struct selection *chosen);
 int64_t roof_headroom(const struct roof_row *row); /* nanoseconds; 0 if unknown */
 void roofline_free(struct roofline *roofline);
 

@@ -66,7 +66,7 @@ static void map_wholes(struct map *whole_of, const struct process *process)
 static int64_t end_of(const struct process *process, const struct map *whole_of, uint32_t range)
 {
     uint32_t whole = whole_of->count ? map_get(whole_of, process->ranges.id[range]) : MAP_NONE;
-    return whole == MAP_NONE ? process->ranges.end[range] : process->wholes.end[whole];
+    return call_time(process, range, whole).end;
 }
 
 /* The block's own stage decides how long it may live, also where --stage names a stage around it. */

@@ -10,8 +10,6 @@
 
 #include "model/frames.h"
 
-#define OWN UINT64_C(0x8000000000000000)
-
 void call_tree_init(struct call_tree *tree, struct names *names)
 {
     *tree = (struct call_tree){.names = names};
@@ -123,10 +121,11 @@ struct choosing {
     size_t capacity;
 };
 
+/* The heaviest node comes last: it is taken first. */
 static int nodes_by_total(const void *a, const void *b, void *context)
 {
     const struct call_node *node = context, *x = &node[*(const uint32_t *)a], *y = &node[*(const uint32_t *)b];
-    return x->total != y->total ? by_number(y->total, x->total) : by_number(*(const uint32_t *)a, *(const uint32_t *)b);
+    return x->total != y->total ? by_number(x->total, y->total) : by_number(*(const uint32_t *)b, *(const uint32_t *)a);
 }
 
 /* A node of a library says little if nearly all of its time is its caller's and its one callee's. */
@@ -147,12 +146,12 @@ static bool says_little(const struct call_tree *tree, uint32_t node, int64_t lea
 static void list_chosen(struct choosing *c)
 {
     struct call_tree *tree = c->tree;
-    uint32_t *todo = mem_zero(tree->count, sizeof *todo), *depth = mem_zero(tree->count, sizeof *depth);
+    uint32_t *waiting = mem_zero(tree->count, sizeof *waiting), *depth = mem_zero(tree->count, sizeof *depth);
     size_t left = 0;
     tree->nr_chosen = c->lines = 0;
-    todo[left++] = 0;
+    waiting[left++] = 0;
     while (left) {
-        uint32_t node = todo[--left], below = depth[node] + (node != 0);
+        uint32_t node = waiting[--left], below = depth[node] + (node != 0);
         if (node) {
             tree->node[node].is_joined = says_little(tree, node, c->least);
             bool follows = tree->nr_chosen && tree->node[tree->chosen[tree->nr_chosen - 1]].is_joined &&
@@ -165,16 +164,11 @@ static void list_chosen(struct choosing *c)
         for (uint32_t child = tree->node[node].child; child; child = tree->node[child].next) {
             if (tree->node[child].total < c->least) continue;
             depth[child] = below;
-            todo[left++] = child;
+            waiting[left++] = child;
         }
-        qsort_r(todo + first, left - first, sizeof *todo, nodes_by_total, tree->node);
-        for (size_t i = first, k = left; i + 1 < k--; i++) { /* the heaviest is taken first */
-            uint32_t swap = todo[i];
-            todo[i] = todo[k];
-            todo[k] = swap;
-        }
+        qsort_r(waiting + first, left - first, sizeof *waiting, nodes_by_total, tree->node);
     }
-    free(todo);
+    free(waiting);
     free(depth);
 }
 

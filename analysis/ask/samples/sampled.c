@@ -62,7 +62,7 @@ static int work_by_start(const void *a, const void *b, void *context)
 {
     const int64_t *start = context;
     size_t x = *(const size_t *)a, y = *(const size_t *)b;
-    return start[x] != start[y] ? (start[x] > start[y]) - (start[x] < start[y]) : (x > y) - (x < y);
+    return start[x] != start[y] ? by_number(start[x], start[y]) : (x > y) - (x < y);
 }
 
 static uint32_t launcher_of(const struct process *p, const struct attribution *a, size_t work)

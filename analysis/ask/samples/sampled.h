@@ -19,7 +19,7 @@ struct needs sampled_needs(const struct options *options);
  * device_idle; -1: there is no work whose launches are known. */
 int64_t sampled_each(struct scope *scope, void (*visit)(void *context, const struct sampled *sampled), void *context);
 
-/* What a thread waited in: a system call's name, `GIL`, `processor`, or NULL. */
+/* Returns what a thread waited in: a system call's name, `GIL`, `processor`, or NULL. */
 const char *sampled_wait(const struct looks *looks, size_t look, char room[24]);
 
 #endif

@@ -10,14 +10,9 @@
 
 #include "model/frames.h"
 
-struct adding {
-    struct spots *spots;
-    const struct scope *scope;
-};
-
 void spots_init(struct spots *spots, enum spot_by by, struct names *names)
 {
-    *spots = (struct spots){.by = by, .names = names, .device_gaps = -1};
+    *spots = (struct spots){.by = by, .names = names};
 }
 
 void spots_free(struct spots *spots)
@@ -113,19 +108,18 @@ static int shares_by_spot(const void *a, const void *b)
 
 /* ---- adding ---- */
 
-static uint32_t stage_name(const struct adding *adding, const struct sampled *s)
+static uint32_t stage_name(const struct scope *scope, const struct sampled *s)
 {
-    const struct choice *choice = &adding->scope->choice;
-    return s->stage == NO_PLACE ? choice->outside : adding->scope->process->ranges.name[s->stage];
+    return s->stage == NO_PLACE ? scope->choice.outside : scope->process->ranges.name[s->stage];
 }
 
-static void share_all(const struct adding *adding, uint32_t row, const struct sampled *s, uint32_t innermost)
+static void share_all(struct spots *spots, const struct scope *scope, uint32_t row, const struct sampled *s,
+                      uint32_t innermost)
 {
-    struct spots *spots = adding->spots;
-    const struct looks *l = &adding->scope->process->looks;
+    const struct looks *l = &scope->process->looks;
     char room[24];
     const char *wait = s->waiting > s->cpu ? sampled_wait(l, s->look, room) : NULL;
-    share_time(spots, row, SHARE_STAGE, stage_name(adding, s), s->wall);
+    share_time(spots, row, SHARE_STAGE, stage_name(scope, s), s->wall);
     share_time(spots, row, SHARE_THREAD, l->tid[s->look], s->wall);
     if (innermost != NAME_NONE) share_time(spots, row, SHARE_LINE, line_of(spots, innermost), s->wall);
     if (wait) share_time(spots, row, SHARE_WAIT, text_name(spots, wait), s->waiting);
@@ -138,16 +132,17 @@ static void add_self(struct spot *row, const struct looks *looks, const struct s
     row->cpu = add_ns(row->cpu, s->cpu);
     row->waiting = add_ns(row->waiting, s->waiting);
     row->weight = add_ns(row->weight, s->weight);
-    if (s->device_idle < 0) return;
-    row->device_idle = add_ns(row->device_idle, s->device_idle);
-    row->has_device = true;
+    row->device_idle = add_ns(row->device_idle, MAX(s->device_idle, 0));
 }
 
-static void add_period(void *context, const struct sampled *s)
+void spots_begin_process(struct spots *spots)
 {
-    const struct adding *adding = context;
-    struct spots *spots = adding->spots;
-    const struct process *p = adding->scope->process;
+    map_free(&spots->frame_spot); /* rows of another rank */
+}
+
+void spots_add(struct spots *spots, const struct scope *scope, const struct sampled *s)
+{
+    const struct process *p = scope->process;
     uint32_t stack = p->looks.stack[s->look], flags = p->looks.flags[s->look], innermost = NAME_NONE, self;
     size_t depth = stack == NAME_NONE ? 0 : stack_depth(spots->names, stack);
     spots->stamp++;
@@ -163,7 +158,7 @@ static void add_period(void *context, const struct sampled *s)
         spots->row[row].total = add_ns(spots->row[row].total, s->wall);
     }
     if (spots->by == SPOT_STAGE) {
-        self = row_of(spots, p->rank, stage_name(adding, s), NAME_NONE, 0);
+        self = row_of(spots, p->rank, stage_name(scope, s), NAME_NONE, 0);
     } else if (depth) {
         innermost = stack_frame(spots->names, stack, 0);
         self = row_of_frame(spots, p->rank, innermost);
@@ -172,15 +167,7 @@ static void add_period(void *context, const struct sampled *s)
     }
     if (!depth || spots->by == SPOT_STAGE) spots->row[self].total = add_ns(spots->row[self].total, s->wall);
     add_self(&spots->row[self], &p->looks, s);
-    share_all(adding, self, s, innermost);
-}
-
-void spots_add(struct spots *spots, struct scope *scope)
-{
-    struct adding adding = {spots, scope};
-    map_free(&spots->frame_spot); /* rows of another rank */
-    int64_t gaps = sampled_each(scope, add_period, &adding);
-    if (gaps >= 0) spots->device_gaps = MAX(spots->device_gaps, 0) + gaps;
+    share_all(spots, scope, self, s, innermost);
 }
 
 static int spots_by_weight(const void *a, const void *b)

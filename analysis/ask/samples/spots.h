@@ -13,11 +13,10 @@ struct spot {
     uint64_t stamp;      /* of the last stack that it was on */
     uint64_t looks;
     int64_t wall, total, cpu, waiting, device_idle, weight;
-    bool has_device;
 };
 
 /* Where a spot's time was: in a stage, on a thread, at a line, waiting in something. */
-enum spot_share { SHARE_STAGE, SHARE_THREAD, SHARE_LINE, SHARE_WAIT, NR_SHARES };
+enum spot_share { SHARE_STAGE, SHARE_THREAD, SHARE_LINE, SHARE_WAIT };
 
 struct share {
     uint32_t spot, kind, what;
@@ -37,16 +36,19 @@ struct spots {
     };
     struct map frame_spot; /* index of the row, by name of a frame's text; of the present rank */
     uint64_t stamp;
-    uint64_t looks, cut, unreadable;   /* counts of looks */
-    int64_t wall, weight, device_gaps; /* device_gaps -1: there is no device */
+    uint64_t looks, cut, unreadable; /* counts of looks */
+    int64_t wall, weight;
 };
 
 void spots_init(struct spots *spots, enum spot_by by, struct names *names);
-void spots_add(struct spots *spots, struct scope *scope);
+/* Called before the periods of each process. */
+void spots_begin_process(struct spots *spots);
+/* Adds a period of the process. */
+void spots_add(struct spots *spots, const struct scope *scope, const struct sampled *sampled);
 /* Orders the rows, those that count most first. Shares are known by the row's index before. */
 void spots_sort(struct spots *spots);
 void spots_free(struct spots *spots);
-/* What most of the row's time has: a name or number; NAME_NONE: nothing. Call spots_sort first. */
+/* Returns the name or number that has most of the row's time; NAME_NONE: none. Call spots_sort first. */
 uint32_t spot_most(const struct spots *spots, size_t row, enum spot_share kind);
 
 #endif

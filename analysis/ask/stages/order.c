@@ -52,3 +52,11 @@ void wholes_by_id(struct map *map, const struct process *process)
     const struct wholes *w = &process->wholes;
     for (size_t i = 0; i < w->table.count; i++) map_put(map, process->ranges.id[w->range[i]], (uint32_t)i);
 }
+
+struct interval call_time(const struct process *process, size_t range, uint32_t whole)
+{
+    const struct ranges *r = &process->ranges;
+    const struct wholes *w = &process->wholes;
+    return whole == MAP_NONE ? (struct interval){r->start[range], r->end[range]}
+                             : (struct interval){w->start[whole], w->end[whole]};
+}

@@ -2,6 +2,7 @@
 #ifndef TFA_STAGE_ORDER_H
 #define TFA_STAGE_ORDER_H
 
+#include "base/sets/intervals.h"
 #include "model/model.h"
 
 /* A range of unknown beginning is not a stage: nothing belongs to it. */
@@ -18,5 +19,7 @@ size_t *stages_sorted(const struct process *process, size_t *count);
 void ranges_by_id(struct map *map, const struct process *process);
 /* Maps the ids of ranges in pieces to indices into process->wholes. */
 void wholes_by_id(struct map *map, const struct process *process);
+/* Returns the time of the call that a range, or a piece of one, belongs to; `whole` is in process->wholes or MAP_NONE. */
+struct interval call_time(const struct process *process, size_t range, uint32_t whole);
 
 #endif

@@ -36,8 +36,7 @@ void slow_calls_add(struct slow_calls *calls, const struct scope *scope)
         int64_t worker = is_stage(r, i) ? -1 : worker_in(names_get(names, r->name[i]));
         if (!is_stage(r, i) && worker < 0) continue;
         if (!choice_stage(choice, i) || !selection_wants(scope->chosen, r->name[i])) continue;
-        uint32_t whole = map_get(&whole_of, r->id[i]);
-        int64_t end = whole == MAP_NONE ? r->end[i] : p->wholes.end[whole];
+        int64_t end = call_time(p, i, map_get(&whole_of, r->id[i])).end;
         calls->call = mem_grow(calls->call, &calls->capacity, calls->count + 1, sizeof *calls->call);
         calls->call[calls->count++] = (struct slow_call){
             p, i, r->name[i], MAX(r->start[i], choice->window.from), MIN(end, choice->window.to), 0, worker};

@@ -121,9 +121,9 @@ static void add_done(const struct counting *c, struct stage_row *row, size_t ran
 {
     const struct process *p = c->process;
     bool in_pieces = whole != MAP_NONE, waits = p->ranges.flags[range] & TFI_RANGE_WAITS;
-    int64_t start = in_pieces ? p->wholes.start[whole] : p->ranges.start[range];
-    int64_t end = in_pieces ? p->wholes.end[whole] : p->ranges.end[range], done = done_or(c->done, range, end);
-    if (is_call) tell(c, row, p->ranges.id[range], start, end, waits ? end : done);
+    struct interval call = call_time(p, range, whole);
+    int64_t start = call.start, done = done_or(c->done, range, call.end);
+    if (is_call) tell(c, row, p->ranges.id[range], start, call.end, waits ? call.end : done);
     row->done_unknown |= c->done && c->done[range] == DONE_UNKNOWN;
     if (in_pieces && (!is_call || row->open)) return;
     start = MAX(start, c->choice->window.from);
@@ -164,11 +164,10 @@ static void take_from_parent(struct counting *c, int64_t start, int64_t end)
 static void add_cpu(const struct counting *c, struct stage_row *row, size_t range, uint32_t whole)
 {
     const struct process *p = c->process;
-    bool in_pieces = whole != MAP_NONE;
-    int64_t start = in_pieces ? p->wholes.start[whole] : p->ranges.start[range];
-    int64_t end = in_pieces ? p->wholes.end[whole] : p->ranges.end[range], cpu = p->ranges.cpu[range];
+    struct interval call = call_time(p, range, whole);
+    int64_t cpu = p->ranges.cpu[range];
     if (row->open) return;
-    row->cpu_unknown |= cpu < 0 || start < c->choice->window.from || end > c->choice->window.to;
+    row->cpu_unknown |= cpu < 0 || call.start < c->choice->window.from || call.end > c->choice->window.to;
     row->cpu = add_ns(row->cpu, MAX(cpu, 0));
 }
 

@@ -38,9 +38,7 @@ static struct call *all_calls(const struct process *p, size_t *count)
     wholes_by_id(&whole_of, p);
     for (size_t i = 0; i < r->table.count; i++) {
         if (!is_stage(r, i) || r->flags[i] & (RANGE_CONTINUED | RANGE_UNFINISHED)) continue;
-        uint32_t whole = map_get(&whole_of, r->id[i]);
-        int64_t end = whole == MAP_NONE ? r->end[i] : p->wholes.end[whole];
-        calls[(*count)++] = (struct call){r->name[i], r->start[i], end};
+        calls[(*count)++] = (struct call){r->name[i], r->start[i], call_time(p, i, map_get(&whole_of, r->id[i])).end};
     }
     map_free(&whole_of);
     if (*count) qsort(calls, *count, sizeof *calls, call_by_name);

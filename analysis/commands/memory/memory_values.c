@@ -16,13 +16,6 @@ void emit_memory_device(struct emit *e, int64_t device)
     else emit_int(e, "device", device);
 }
 
-void emit_known_name(struct emit *e, const struct model *model, const char *key, uint32_t name)
-{
-    const struct name *n = names_get(&model->names, name);
-    if (name == NAME_NONE) emit_null(e, key);
-    else emit_bytes_text(e, key, n->text, n->length);
-}
-
 void emit_memory_kind(struct emit *e, uint8_t kind)
 {
     emit_text(e, "kind", memory_kinds[kind]);

@@ -7,7 +7,6 @@
 
 void emit_total_bytes(struct emit *e, const char *key, uint64_t bytes); /* TOTAL_UNKNOWN: null */
 void emit_memory_device(struct emit *e, int64_t device);                /* DEVICE_OTHER: null */
-void emit_known_name(struct emit *e, const struct model *model, const char *key, uint32_t name); /* NAME_NONE: null */
 void emit_memory_kind(struct emit *e, uint8_t kind);
 /* Prints the frames, the innermost first; in text the innermost one only. */
 void emit_frames(struct emit *e, const struct names *names, uint32_t stack);

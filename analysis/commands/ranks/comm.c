@@ -20,13 +20,6 @@ void emit_time(struct emit *e, const char *key, int64_t ns)
     else emit_us(e, key, ns);
 }
 
-static void emit_name(struct emit *e, const struct names *names, const char *key, uint32_t number)
-{
-    const struct name *name = names_get(names, number);
-    if (number == NAME_NONE) emit_null(e, key);
-    else emit_bytes_text(e, key, name->text, name->length);
-}
-
 static void emit_operation(const struct comm *comm, const struct comm_part *part)
 {
     bool by_name = comm->words || part->op == COLLECTIVE_OTHER;

@@ -14,13 +14,6 @@
 
 /* ---- rows ---- */
 
-static void emit_name(struct emit *e, const struct names *names, const char *key, uint32_t number)
-{
-    const struct name *name = names_get(names, number);
-    if (number == NAME_NONE) emit_null(e, key);
-    else emit_bytes_text(e, key, name->text, name->length);
-}
-
 static bool is_missing(const struct hang_rank *r)
 {
     return r->role == HANG_MISSING || r->role == HANG_HELD;

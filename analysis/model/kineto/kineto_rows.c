@@ -17,11 +17,7 @@
 
 static bool is_last(const struct kineto_rows *rows, const struct kineto_event *event)
 {
-    if (!rows->parts || rows->last >= rows->parts->rows) return false;
-    const struct kineto_row *row = &rows->parts->row[rows->last];
-    if (event->has & HAS_PID) return !row->text && row->pid == event->pid;
-    return row->text && row->length == event->pid_text.length &&
-           memcmp(row->text, event->pid_text.length ? event->pid_text.at : "", row->length) == 0;
+    return rows->parts && rows->last < rows->parts->rows && is_row_of(&rows->parts->row[rows->last], event);
 }
 
 /* Reads what the row itself says of its process. */
