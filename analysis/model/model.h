@@ -217,8 +217,10 @@ struct copied {
 /* With `filling`: how a kernel fills its device. */
 struct filling {
     uint32_t work;
-    double blocks;    /* of a trace of ours: in all; of a Kineto trace: per SM; NAN: unknown */
-    double occupancy; /* achieved, in percent, as the trace's profiler estimated it; NAN: unknown */
+    double blocks; /* of a trace of ours: in all; of a Kineto trace: per SM; NAN: unknown */
+    double
+        occupancy; /* achieved, in percent, as the trace's profiler estimated it; NAN: unknown, or of a trace of ours */
+    uint64_t threads, registers, shared; /* of a trace of ours: what a block takes */
 };
 
 /* With `counters`: a range over which CUPTI counted, as a rule one kernel. */

@@ -6,10 +6,12 @@
  */
 #include "write/export_write.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/device/occupancy.h"
 #include "base/hash.h"
 #include "model/join.h"
 #include "write/chrome/chrome_merge.h"
@@ -150,6 +152,14 @@ static double product(const uint32_t *three)
     return (double)three[0] * three[1] * three[2];
 }
 
+static void put_occupancy(struct emit *e, const struct device *device, const struct work_detail *detail, double blocks)
+{
+    const struct block_needs needs = {(uint64_t)product(detail->block), detail->registers,
+                                      (uint64_t)detail->static_shared + detail->dynamic_shared};
+    double percent = occupancy_estimate(device->capability, &needs, blocks);
+    if (!isnan(percent)) emit_double(e, "est. achieved occupancy %", percent);
+}
+
 static void put_kernel_args(struct export *x, const struct work_detail *detail, int64_t number)
 {
     struct emit *e = &x->e;
@@ -162,6 +172,7 @@ static void put_kernel_args(struct export *x, const struct work_detail *detail, 
         double blocks = product(detail->grid) / device->units;
         emit_double(e, "blocks per SM", blocks);
         emit_double(e, "warps per SM", blocks * product(detail->block) / WARP);
+        put_occupancy(e, device, detail, blocks);
     }
     put_three(e, "grid", detail->grid);
     put_three(e, "block", detail->block);

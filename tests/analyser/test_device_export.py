@@ -68,7 +68,7 @@ def test_kernels(exported):
     k = kernels[0]
     assert (k['name'], k['pid'], k['tid'], k['ts'], k['dur']) == (FULL, 0, 7, at(400), 50)
     assert k['args'] == {'device': 0, 'context': 1, 'stream': 7, 'correlation': 41, 'queued': 0,
-                         'registers per thread': 40, 'shared memory': 128, 'blocks per SM': 4, 'warps per SM': 16,
+                         'registers per thread': 40, 'shared memory': 128, 'blocks per SM': 4, 'warps per SM': 16, 'est. achieved occupancy %': 25,
                          'grid': [200, 2, 1], 'block': [32, 4, 1]}
     nodes = [e['args'] for e in kernels if e['name'] == 'node']
     found = [(a['graph id'], a['graph node id'], a['correlation']) for a in nodes]

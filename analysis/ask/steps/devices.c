@@ -3,7 +3,7 @@
  * Only what lies within the given times counts. As in gpu_metrics_parser.py of torch_tb_profiler 0.4.3:
  * utilisation: time with at least one kernel, of all time;
  * SM efficiency: blocks per SM, of all kernels at a moment together and at most 1, averaged over all time;
- * occupancy: the profiler's estimate for each kernel, weighted with the kernel's duration.
+ * occupancy: the profiler's estimate for each kernel, ours in a trace of ours, weighted with the kernel's duration.
  * tensor cores: the share of kernels whose name has a word of tensor_core.py in the time of all kernels, as in the
  * plugin's kernel view, and the share with today's words as well.
  */
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/device/occupancy.h"
 #include "base/sets/measure.h"
 
 /* From TC_Allowlist of the plugin, which has it from NVIDIA's PyProf. */
@@ -83,6 +84,17 @@ static double blocks_per_sm(const struct process *p, int64_t device, double bloc
     return blocks > 0 && blocks < MOST ? blocks : NAN;
 }
 
+/* Sets what is known of how a kernel fills its device. */
+static void fill(struct step_kernel *k, const struct process *p, const struct filling *filling)
+{
+    k->blocks = blocks_per_sm(p, k->device, filling->blocks);
+    double occupancy = filling->occupancy;
+    const struct device *device = is_of_kineto(p) ? NULL : find_device(p, k->device);
+    const struct block_needs block = {filling->threads, filling->registers, filling->shared};
+    if (device) occupancy = occupancy_estimate(device->capability, &block, k->blocks);
+    k->occupancy = occupancy >= 0 && occupancy <= 100 ? occupancy : NAN;
+}
+
 static struct kernels collect(const struct choice *choice, const struct names *names)
 {
     const struct process *p = choice->process;
@@ -95,11 +107,7 @@ static struct kernels collect(const struct choice *choice, const struct names *n
         while (filling < p->fillings && p->filling[filling].work < i) filling++;
         if (w->event_class[i] != CLASS_KERNEL || !choice->lane[w->lane[i]]) continue;
         k.device = p->lane[w->lane[i]].device;
-        if (filling < p->fillings && p->filling[filling].work == i) {
-            double occupancy = p->filling[filling].occupancy;
-            k.blocks = blocks_per_sm(p, k.device, p->filling[filling].blocks);
-            k.occupancy = occupancy >= 0 && occupancy <= 100 ? occupancy : NAN;
-        }
+        if (filling < p->fillings && p->filling[filling].work == i) fill(&k, p, &p->filling[filling]);
         uint32_t known = map_get(&tensor, w->name[i]);
         if (known == MAP_NONE) map_put(&tensor, w->name[i], known = tensor_of(names_get(names, w->name[i])));
         k.tensor = (enum tensor)known;

@@ -182,15 +182,26 @@ static void detail_kernel(struct work_detail *detail, const struct kernel_column
     detail->queued = (int64_t)from->queued[i];
 }
 
-static const uint64_t *grid_column(struct load *load, unsigned own)
+/* Returns a column that both the details and `filling` need. */
+static const uint64_t *launch_column(struct load *load, unsigned own)
 {
     return load->needs.filling ? load_column(load, own) : load_detail_column(load, own);
 }
 
-static void fill_kernel(struct load *load, size_t work, const uint64_t *const grid[3], uint32_t i)
+static void fill_kernel(struct load *load, size_t work, const struct kernel_columns *from, uint32_t i)
 {
-    double blocks = (double)grid[0][i] * (double)grid[1][i] * (double)grid[2][i];
-    add_filling(load->process, (struct filling){.work = (uint32_t)work, .blocks = blocks, .occupancy = NAN});
+    double blocks = 1;
+    uint64_t threads = 1;
+    for (size_t k = 0; k < ARRAY_SIZE(from->grid); k++) {
+        blocks *= (double)from->grid[k][i];
+        threads *= MIN(from->block[k][i], UINT16_MAX); /* no product of three overflows */
+    }
+    add_filling(load->process, (struct filling){.work = (uint32_t)work,
+                                                .blocks = blocks,
+                                                .occupancy = NAN,
+                                                .threads = threads,
+                                                .registers = from->registers[i],
+                                                .shared = from->static_shared[i] + from->dynamic_shared[i]});
 }
 
 void load_kernels(struct load *load)
@@ -198,15 +209,14 @@ void load_kernels(struct load *load)
     const uint64_t *name = load_column(load, COL_kernel_name);
     const uint64_t *graph = load_column(load, COL_kernel_graph), *node = load_column(load, COL_kernel_node);
     const struct work_columns from = WORK_COLUMNS(kernel);
-    const uint64_t *const grid[] = {grid_column(load, COL_kernel_grid_x), grid_column(load, COL_kernel_grid_y),
-                                    grid_column(load, COL_kernel_grid_z)};
-    const struct kernel_columns more = {{grid[0], grid[1], grid[2]},
-                                        {load_detail_column(load, COL_kernel_block_x),
-                                         load_detail_column(load, COL_kernel_block_y),
-                                         load_detail_column(load, COL_kernel_block_z)},
-                                        load_detail_column(load, COL_kernel_registers),
-                                        load_detail_column(load, COL_kernel_static_shared),
-                                        load_detail_column(load, COL_kernel_dynamic_shared),
+    const struct kernel_columns more = {{launch_column(load, COL_kernel_grid_x), launch_column(load, COL_kernel_grid_y),
+                                         launch_column(load, COL_kernel_grid_z)},
+                                        {launch_column(load, COL_kernel_block_x),
+                                         launch_column(load, COL_kernel_block_y),
+                                         launch_column(load, COL_kernel_block_z)},
+                                        launch_column(load, COL_kernel_registers),
+                                        launch_column(load, COL_kernel_static_shared),
+                                        launch_column(load, COL_kernel_dynamic_shared),
                                         load_detail_column(load, COL_kernel_queued)};
     for (uint32_t i = 0; i < load_rows(load); i++) {
         if (is_impossible(load, &from, i)) continue;
@@ -214,7 +224,7 @@ void load_kernels(struct load *load)
         size_t at = add_work(load, &from, i, CLASS_KERNEL, &detail);
         load->process->works.name[at] = kernel_name(load, name[i]);
         load_graph_work(load, at, graph[i], node[i]);
-        if (load->needs.filling) fill_kernel(load, at, grid, i);
+        if (load->needs.filling) fill_kernel(load, at, &more, i);
         if (detail) {
             detail_kernel(detail, &more, i);
             detail->graph = (uint32_t)graph[i];
