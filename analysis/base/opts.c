@@ -9,7 +9,7 @@
 #include "base/command.h"
 #include "pattern.h"
 
-enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS, GROUPS, SORT_KEY, LIMIT };
+enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS, GROUPS, SORT_KEY, METRIC, LIMIT };
 
 /* The values of WORD options, indexed by their enum. */
 static const char *const format_names[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", [FORMAT_CSV] = "csv", NULL};
@@ -31,18 +31,19 @@ static const char *const layout_names[] = {
 static const char *const by_names[] = {[BY_KERNEL] = "kernel", [BY_OP] = "op", [BY_STAGE] = "stage", NULL};
 static const char *const spot_names[] = {
     [SPOT_FUNCTION] = "function", [SPOT_LINE] = "line", [SPOT_STAGE] = "stage", NULL};
-static const char *const metric_names[] = {[METRIC_SELF_CPU] = "self_cpu",
-                                           [METRIC_SELF_DEVICE] = "self_device",
-                                           [METRIC_WALL] = "wall",
-                                           [METRIC_CPU] = "cpu",
-                                           [METRIC_WAITING] = "waiting",
-                                           [METRIC_DEVICE_IDLE] = "device_idle",
-                                           NULL};
+const char *const metric_names[] = {[METRIC_SELF_CPU] = "self_cpu",
+                                    [METRIC_SELF_DEVICE] = "self_device",
+                                    [METRIC_WALL] = "wall",
+                                    [METRIC_CPU] = "cpu",
+                                    [METRIC_WAITING] = "waiting",
+                                    [METRIC_DEVICE_IDLE] = "device_idle",
+                                    NULL};
 static const char *const stack_layout_names[] = {
     [STACKS_COLLAPSED] = "collapsed", [STACKS_SPEEDSCOPE] = "speedscope", NULL};
 static const char *const memory_layout_names[] = {
-    [MEMORY_TIMELINE] = "timeline", [MEMORY_RAW] = "raw",   [MEMORY_PEAKS] = "peaks",     [MEMORY_LEAKS] = "leaks",
-    [MEMORY_OOM] = "oom",           [MEMORY_HTML] = "html", [MEMORY_PROCESS] = "process", NULL};
+    [MEMORY_TIMELINE] = "timeline", [MEMORY_RAW] = "raw",     [MEMORY_PEAKS] = "peaks",
+    [MEMORY_LEAKS] = "leaks",       [MEMORY_OOM] = "oom",     [MEMORY_HTML] = "html",
+    [MEMORY_PROCESS] = "process",   [MEMORY_TORCH] = "torch", NULL};
 static const char *const style_names[] = {
     [NAMES_FULL] = "full", [NAMES_SHORT] = "short", [NAMES_MANGLED] = "mangled", NULL};
 
@@ -192,19 +193,24 @@ static const char *const sort_names[] = {[SORT_NONE] = "",
                                          [SORT_COUNT] = "count",
                                          [SORT_FLOPS] = "flops"};
 
-/* Maps every device name to "device", as torch does. */
-static bool set_sort_key(const struct option *option, const char *value, enum sort_key *key)
+/* Adds the name with "device" in place of the name of any device, as torch does. */
+static void add_of_device(struct text *plain, const char *value)
 {
     static const char *const devices[] = {"cuda", "xpu", "npu", "mtia", "hpu", "privateuse1"};
-    struct text plain = {0};
-    text_puts(&plain, value);
-    for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
-        const char *found = strstr(value, devices[i]);
-        if (found) {
-            text_free(&plain);
-            text_format(&plain, "%.*sdevice%s", (int)(found - value), value, found + strlen(devices[i]));
-        }
+    const char *found = NULL;
+    size_t length = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(devices) && !found; i++) {
+        found = strstr(value, devices[i]);
+        length = strlen(devices[i]);
     }
+    if (found) text_format(plain, "%.*sdevice%s", (int)(found - value), value, found + length);
+    else text_puts(plain, value);
+}
+
+static bool set_sort_key(const struct option *option, const char *value, enum sort_key *key)
+{
+    struct text plain = {0};
+    add_of_device(&plain, value);
     size_t i = 1;
     while (i < NR_SORT_KEYS && strcmp(plain.data ? plain.data : "", sort_names[i]) != 0) i++;
     if (i == NR_SORT_KEYS) {
@@ -215,6 +221,20 @@ static bool set_sort_key(const struct option *option, const char *value, enum so
     text_free(&plain);
     *key = (enum sort_key)i;
     return i < NR_SORT_KEYS;
+}
+
+/* Takes torch's names for the metrics of operators too: self_cpu_time_total, self_cuda_time_total. */
+static bool set_metric(const struct option *option, const char *value, int *metric)
+{
+    struct text plain = {0};
+    add_of_device(&plain, value);
+    size_t length = plain.data ? strlen(plain.data) : 0, tail = strlen("_time_total");
+    bool is_torchs = length > tail && strncmp(plain.data, "self_", strlen("self_")) == 0 &&
+                     strcmp(plain.data + length - tail, "_time_total") == 0;
+    if (is_torchs) plain.data[length - tail] = 0;
+    bool good = set_word(option, is_torchs ? plain.data : value, metric);
+    text_free(&plain);
+    return good;
 }
 
 static bool parse_limit(const char *value, int64_t *limit)
@@ -250,6 +270,7 @@ static bool set_option(struct options *options, const struct option *option, con
     case SECONDS: good = set_seconds(value, place); break;
     case GROUPS: good = parse_groups(value, place); break;
     case SORT_KEY: return set_sort_key(option, value, place);
+    case METRIC: return set_metric(option, value, place);
     case LIMIT: good = parse_limit(value, place); break;
     }
     if (!good) complain(NULL, "%s needs %s, not '%s'", option->name, option->argument, value);

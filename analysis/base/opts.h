@@ -20,7 +20,16 @@ enum file_rules { FILE_RULES_EXACT, FILE_RULES_DFANALYZER };
 enum group_files { GROUP_FUNCTION, GROUP_FILE, GROUP_PROCESS, GROUP_WORKER };
 enum io_layout { LAYOUT_ROWS, LAYOUT_SUMMARY, LAYOUT_TIMELINE, LAYOUT_FILES, LAYOUT_BATCHES };
 
-enum memory_layout { MEMORY_TIMELINE, MEMORY_RAW, MEMORY_PEAKS, MEMORY_LEAKS, MEMORY_OOM, MEMORY_HTML, MEMORY_PROCESS };
+enum memory_layout {
+    MEMORY_TIMELINE,
+    MEMORY_RAW,
+    MEMORY_PEAKS,
+    MEMORY_LEAKS,
+    MEMORY_OOM,
+    MEMORY_HTML,
+    MEMORY_PROCESS,
+    MEMORY_TORCH
+};
 
 /* Rows of `diff`. */
 enum diff_by { BY_NOT_GIVEN = -1, BY_KERNEL, BY_OP, BY_STAGE };
@@ -37,6 +46,7 @@ enum stack_metric {
     METRIC_WAITING,
     METRIC_DEVICE_IDLE
 };
+extern const char *const metric_names[]; /* ends with NULL */
 enum stack_layout { STACKS_COLLAPSED, STACKS_SPEEDSCOPE };
 
 /* Grouping of `ops`: always by name, and by these. */

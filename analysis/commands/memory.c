@@ -15,6 +15,7 @@
 #include "base/command.h"
 #include "commands/memory/memory_page.h"
 #include "commands/memory/memory_process.h"
+#include "commands/memory/memory_torch.h"
 #include "commands/memory/memory_values.h"
 #include "commands/session.h"
 
@@ -416,7 +417,7 @@ static void refused(struct answer *a)
     refusals_free(&refusals);
 }
 
-/* Returns the number of refused requests, whatever the filters choose. */
+/* Counts the refused requests, whatever the filters choose. */
 static size_t requests(const struct selection *chosen)
 {
     size_t count = 0;
@@ -435,8 +436,6 @@ static void draw_changes(struct answer *a)
 {
     pictures_add_changes(&a->pictures, a->choice, &a->reading, a->walk);
 }
-
-/* ---- the command ---- */
 
 static const struct layout_of {
     const char *keys; /* NULL: those of commands.def */
@@ -461,6 +460,7 @@ static const struct layout_of {
     [MEMORY_OOM] = {oom_keys, STYLE_TABLE, true, false, NULL, refused, {"refused", "shown"}},
     [MEMORY_HTML] = {NULL, STYLE_LINES, false, true, draw_rows, draw_changes, {NULL}},
     [MEMORY_PROCESS] = {NULL, STYLE_TABLE, false, false, NULL, NULL, {NULL}},
+    [MEMORY_TORCH] = {NULL, STYLE_LINES, false, true, draw_rows, draw_changes, {NULL}}, /* its .html is the page */
 };
 
 /* Kineto traces have totals without threads, torch's rows have neither stages nor addresses. */
@@ -521,8 +521,7 @@ static void emit_sums(struct answer *a, const struct layout_of *layout)
     if (a->session->options.memory_layout != MEMORY_OOM) emit_count(e, "rows", a->rows);
     emit_hide(e, a->lacks_blocks);
     for (size_t i = 0; i < ARRAY_SIZE(layout->totals) && layout->totals[i]; i++)
-        if (strstr(layout->totals[i], "_bytes")) emit_bytes(e, layout->totals[i], a->sums[i]);
-        else emit_count(e, layout->totals[i], a->sums[i]);
+        (strstr(layout->totals[i], "_bytes") ? emit_bytes : emit_count)(e, layout->totals[i], a->sums[i]);
     emit_end(e);
 }
 
@@ -564,14 +563,16 @@ static void write_page(struct answer *a, const struct layout_of *layout)
 struct needs memory_needs(const struct options *options)
 {
     const struct layout_of *layout = &layouts[options->memory_layout];
-    /* A block in a backward operator may belong to the stage of the forward one, which only loaded operators tell. */
     if (options->memory_layout == MEMORY_PROCESS) return (struct needs){.ranges = true, .machine = true};
+    /* A block in a backward operator may belong to the stage of the forward one, which only loaded operators tell. */
     bool by_stage = layout->by_stage || options->stage.count || options->step.count || options->cycle.count;
-    struct needs needs = {
-        .memory = true, .all_blocks = true, .ranges = true, .tensors = layout->by_category, .stages_of_spans = true};
-    needs.operators = by_stage;
-    needs.stream = by_stage ? STREAM_UNLINKED : STREAM_BY_TIME;
-    return needs;
+    return (struct needs){.memory = true,
+                          .all_blocks = true,
+                          .ranges = true,
+                          .tensors = layout->by_category,
+                          .stages_of_spans = true,
+                          .operators = by_stage,
+                          .stream = by_stage ? STREAM_UNLINKED : STREAM_BY_TIME};
 }
 
 void cmd_memory(struct session *session)
@@ -579,14 +580,11 @@ void cmd_memory(struct session *session)
     const struct options *o = &session->options;
     const struct layout_of *layout = &layouts[o->memory_layout];
     struct answer answer = {.session = session};
-    if (o->memory_layout == MEMORY_HTML && o->format != FORMAT_TEXT) {
-        complain(NULL, "--layout html writes a page, which has no --format");
-        session->status = STATUS_USAGE;
-        return;
-    }
-    if (!session_load(session) || !check_processes(session, layout)) return;
+    bool is_page = o->memory_layout == MEMORY_HTML || memory_torch_has(o, ".html");
+    if (!memory_file_fits(session) || !session_load(session) || !check_processes(session, layout)) return;
     if (o->memory_layout == MEMORY_PROCESS) return memory_process(session);
-    if (o->memory_layout == MEMORY_HTML) return write_page(&answer, layout);
+    if (is_page) return write_page(&answer, layout);
+    if (o->memory_layout == MEMORY_TORCH) return memory_torch(session);
     if (!session_begin(session, layout->style)) return;
     if (layout->keys) emit_keys(&session->emit, layout->keys);
     if (layout->style == STYLE_LINES) print_head(session, layout->keys ? layout->keys : o->command->keys);

@@ -7,8 +7,6 @@
 #include "commands/session.h"
 #include "write/flames/flames.h"
 
-static const char *const metrics[] = {"self_cpu", "self_device", "wall", "cpu", "waiting", "device_idle"};
-
 static bool is_of_samples(const struct options *options)
 {
     return options->metric >= METRIC_WALL;
@@ -19,7 +17,7 @@ static void say_of_samples(const struct session *session, const struct flames *f
     if (is_filtered(&session->options)) return;
     if (!flames->with_stack)
         complain(NULL, "no thread was sampled; TFI_SAMPLE_HZ=50 records samples of programs that run Python");
-    else if (!written) complain(NULL, "no sampled thread has %s time", metrics[session->options.metric]);
+    else if (!written) complain(NULL, "no sampled thread has %s time", metric_names[session->options.metric]);
 }
 
 static void say(const struct session *session, const struct flames *flames, size_t written)
@@ -57,7 +55,7 @@ void cmd_stacks(struct session *session)
     if (is_of_samples(options)) sample_flames(&flames, &session->chosen);
     else flames_of(&flames, &session->chosen, options->metric == METRIC_SELF_DEVICE);
     size_t written = flames.count;
-    if (speedscope) flames_speedscope(&session->out, &session->chosen, &flames, metrics[options->metric]);
+    if (speedscope) flames_speedscope(&session->out, &session->chosen, &flames, metric_names[options->metric]);
     else written = flames_collapsed(&session->out, &session->chosen, &flames);
     if (is_of_samples(options)) say_of_samples(session, &flames, written);
     else say(session, &flames, written);

@@ -68,6 +68,15 @@ def sizes_of(rows):
     return [[r['categories'][c] for c in CATEGORIES] for r in rows]
 
 
+def text_of(path):
+    return (gzip.decompress(path.read_bytes()) if path.suffix == '.gz' else path.read_bytes()).decode()
+
+
+def torchs_file(analyze, path, output, *options):
+    analyze('memory', path, '--layout', 'torch', '--output', output, *options, format=None)
+    return text_of(output)
+
+
 @pytest.fixture
 def path(shared_traces):
     return shared_traces / ROWS
@@ -83,6 +92,22 @@ def test_rows_are_those_of_the_file(analyze, path):
         assert (row['action'], row['bytes'], row['category']) == (ACTIONS[action], size, CATEGORIES[category])
         assert row['time_us'] == (None if time < 0 else pytest.approx((time - first) / 1000, abs=1e-6))
         assert row['allocated_bytes'] == total and row['device'] is row['reserved_bytes'] is row['stage'] is None
+
+
+def test_the_suffix_chooses_torchs_file(analyze, path, tmp_path):
+    """Rows are torch's to the byte, a time of them is a part of them, and .html is the page."""
+    rows = text_of(path)
+    assert torchs_file(analyze, path, tmp_path / 'again.raw.json.gz') == rows
+    part = json.loads(torchs_file(analyze, path, tmp_path / 'part.raw.json.gz', '--from', '0.01', '--to', '0.02'))
+    first = min(r[0] for r in json.loads(rows) if r[0] > 0)
+    assert part == [r for r in json.loads(rows) if 10_000_000 <= r[0] - first < 20_000_000] and len(part) > 100
+    page = torchs_file(analyze, path, tmp_path / 'page.html')
+    assert page == analyze('memory', path, '--layout', 'html', format=None).out
+    refused = {('--stage', 's'): 'has no stages', ('--format', 'json'): 'has no --format', (): 'needs --output FILE'}
+    for options, why in refused.items():
+        assert why in analyze('memory', path, '--layout', 'torch', *options, format=None, rc=2).err
+    twice = analyze('memory', path, path, '--layout', 'torch', '--output', tmp_path / 'two.json', format=None, rc=2).err
+    assert 'writes one process' in twice and not (tmp_path / 'two.json').exists()
 
 
 @pytest.mark.slow
@@ -113,6 +138,8 @@ def test_totals_are_those_that_torch_draws(analyze, forked, path, tmp_path):
         kept[-1 if before and not number else int((round(row['time_us'] * 1000) + first) / 1000)] = row
     assert len(kept) == len(times) and list(kept)[1:] == times[1:]
     assert sizes_of(kept.values()) == [s[1:] for s in sizes] and not any(s[0] for s in sizes)
+    for name in ('points.json', 'points.json.gz'):
+        assert json.loads(torchs_file(analyze, path, tmp_path / name)) == [times, sizes]
 
 
 @pytest.mark.slow
@@ -138,6 +165,8 @@ p.export_memory_timeline('points.json', device='cpu')
     ours = analyze('memory', tmp_path / 'rows.raw.json.gz')['rows']
     assert len(times) > 50 and sizes_of(ours)[-1] == sizes[-1][1:]
     assert max(r['allocated_bytes'] for r in ours) >= max(map(sum, sizes))
+    for name in ('points.json', 'rows.raw.json.gz'):
+        assert torchs_file(analyze, tmp_path / 'rows.raw.json.gz', tmp_path / f'our_{name}') == text_of(tmp_path / name), name
     points = {tuple(s[1:]) for s in sizes}
     assert points <= {tuple(s) for s in sizes_of(ours)}
 

@@ -103,7 +103,11 @@ def test_self_times(analyze, tmp_path):
     """A Python function counts for its caller, as in torch: 100 - 50 of `a b;c`, whose own operators have 50."""
     path = small().write(tmp_path / 'a.json')
     assert lines_of(analyze('stacks', path, format=None).out) == SMALL
-    assert lines_of(analyze('stacks', '--metric', 'self_device', path, format=None).out) == ON_DEVICE
+    for metric in ('self_device', 'self_cuda_time_total', 'self_device_time_total', 'self_xpu_time_total'):
+        assert lines_of(analyze('stacks', '--metric', metric, path, format=None).out) == ON_DEVICE
+    assert analyze('stacks', '--metric', 'self_cpu_time_total', path, format=None).out == analyze('stacks', path, format=None).out
+    for metric in ('cuda_time_total', 'wall_time_total', 'self_cuda'):
+        assert '--metric takes self_cpu|' in analyze('stacks', '--metric', metric, path, format=None, rc=2).err
 
 
 def test_filters(analyze, tmp_path):

@@ -4,6 +4,7 @@ A small training loop on the CPU runs under both at once. torch's profiler needs
 with_stack; the library needs TFI_TENSOR_ADDRESSES. Each allocation and free is found in both by address and size.
 """
 
+import gzip
 import json
 from collections import Counter, defaultdict
 
@@ -13,7 +14,7 @@ from conftest import clean_environment, execute
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 CATEGORIES = ['parameter', 'optimizer_state', 'input', 'temporary', 'activation', 'gradient', 'autograd_detail', 'unknown']
-CREATE, INCREMENT, DESTROY = 2, 3, 4
+PREEXISTING, CREATE, INCREMENT, DESTROY = 1, 2, 3, 4
 MORE = [('adam', 0), ('images', 0), ('in place', 0), ('images', 1)]
 
 LOOP = '''
@@ -86,11 +87,13 @@ def run(request, lib, python, analyze, tmp_path):
     assert (len({r['address'] for r, _ in libc} & tensors) > 20) == bool(least) == bool(libc)
     ours = [(int(r['address'], 0) & (1 << 64) - 1, r['bytes'], r['category'], s['categories'], s['allocated_bytes'])
             for r, s in zip(raw, sums) if r['allocator'] == 'c10']
-    return json.loads((tmp_path / 'torch.json').read_text()), ours
+    analyze('memory', '--layout', 'torch', '--output', tmp_path / 'ours.raw.json.gz', tmp_path / 'run', format=None)
+    rows = json.loads(gzip.decompress((tmp_path / 'ours.raw.json.gz').read_bytes()))
+    return json.loads((tmp_path / 'torch.json').read_text()), ours, rows
 
 
 def test_each_block_and_all_sums(run):
-    theirs, ours = run
+    theirs, ours, rows = run
     found, seen = defaultdict(list), Counter()
     for i, (address, size, category, sums, allocated) in enumerate(ours):
         assert sum(sums.values()) == allocated and list(sums) == CATEGORIES
@@ -113,6 +116,24 @@ def test_each_block_and_all_sums(run):
         compared[ours[at][2]] += 1
         assert [ours[at][3][c] for c in CATEGORIES[:7]] == sizes[:7], (at, address, signed)
     assert set(compared) == set(CATEGORIES) and sum(compared.values()) > 150, compared
+    moved = any(after != category for _, action, _, category, after, address in theirs if action == INCREMENT and address)
+    check_torchs_rows(rows, ours, moved)
+
+
+def check_torchs_rows(rows, ours, moves_expected):
+    """--layout torch: the changes in order, what is older before them, and after each the sums of torch's file."""
+    changes = [(size, CATEGORIES[category]) for _, action, size, category in rows if action in (CREATE, DESTROY)]
+    assert changes == [(size, category) for _, size, category, _, _ in ours]
+    times = [time for time, *_ in rows]
+    assert times == sorted(times) and all((action == PREEXISTING) == (time == -1) for time, action, *_ in rows)
+    moves = [row for row in rows if row[1] == INCREMENT]
+    assert bool(moves) == moves_expected and all(a[0] == b[0] and a[2] == -b[2] < 0 for a, b in zip(moves[::2], moves[1::2]))
+    sizes, at = [0] * 8, 0
+    for _, action, size, category in rows:
+        sizes[category] += size
+        if action in (CREATE, DESTROY):
+            assert [ours[at][3][c] for c in CATEGORIES[:7]] == sizes[:7], at
+            at += 1
 
 
 KINDS = '''
