@@ -5,7 +5,7 @@
  */
 #include "ask/work_kinds.h"
 
-#include "model/collective.h"
+#include "model/communication.h"
 
 const char *const work_kind_names[NR_WORK_KINDS] = {[WORK_COMPUTATION] = "COMPUTATION",
                                                     [WORK_COMMUNICATION] = "COMMUNICATION",
@@ -31,7 +31,10 @@ enum work_kind work_kind(struct work_kinds *kinds, enum event_class event_class,
     uint64_t key = (uint64_t)name * NR_CLASSES + event_class;
     uint32_t known = map_get(&kinds->known, key);
     if (known == MAP_NONE) {
-        known = kinds->rules->kind(event_class, names_get(kinds->names, name));
+        const struct name *text = names_get(kinds->names, name);
+        known = kinds->rules->kind(event_class, text);
+        if (event_class == CLASS_KERNEL && user_communication(kinds->names, text->text, text->length))
+            known = WORK_COMMUNICATION;
         map_put(&kinds->known, key, known);
     }
     return (enum work_kind)known;

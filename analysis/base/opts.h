@@ -113,7 +113,7 @@ struct options {
     enum sort_key sort_by;
     int64_t row_limit; /* 0: not given, -1: all */
     enum name_style names;
-    struct strings_list stage;
+    struct strings_list stage, communication;
     char *budget, *write_budget; /* paths */
     double from, to;             /* seconds; NAN: not given */
     uint64_t top;                /* 0: all */

@@ -327,6 +327,7 @@ static void read_inputs(struct session *session, const struct reading *reading)
     model_init(&session->model);
     session->model.names.are_mangled = options->names == NAMES_MANGLED;
     session->model.names.are_of_kineto = options->names == NAMES_MANGLED || options->rules != RULES_EXACT;
+    session->model.names.communication = &options->communication;
     session_inputs(session);
     for (size_t i = 0; i < ARRAY_SIZE(narrow_kinds); i++) leave_out(session, &narrow_kinds[i]);
     summaries_init(session);

@@ -12,6 +12,7 @@
 #include "commands/ranks/comm.h"
 #include "compat/file_us.h"
 #include "compat/tracelens.h"
+#include "model/communication.h"
 
 /* ---- one process ---- */
 
@@ -41,8 +42,9 @@ static void change(struct comm_part *part, const struct process *p, size_t work,
 {
     const struct works *w = &p->works;
     const char *type = names_get(names, c->datatype)->text, *kernel = names_get(names, w->name[work])->text;
-    unsigned bytes = c->elements_in == UNKNOWN_COUNT ? 0 : collective_type_bytes(type, true);
-    bool is_described = c->name != w->name[work];
+    bool has_size = c->elements_in != UNKNOWN_COUNT && !c->is_annotated; /* TraceLens reads no annotations */
+    unsigned bytes = has_size ? collective_type_bytes(type, true) : 0;
+    bool is_described = c->name != w->name[work] && !c->is_annotated;
     part->members = NAME_NONE;
     part->op_key = 0;
     part->source = part->peer = part->sequence = UNKNOWN_NUMBER;

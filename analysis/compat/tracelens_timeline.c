@@ -9,7 +9,7 @@
 #include "commands/device/answers.h"
 #include "compat/file_us.h"
 #include "compat/tracelens.h"
-#include "model/collective.h"
+#include "model/communication.h"
 
 static enum work_kind kind_of(enum event_class event_class, const struct name *name)
 {

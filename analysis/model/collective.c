@@ -1,5 +1,5 @@
-/* collective.c - collects the collectives of a process, and reads the operation, the element type and communication
- * itself from names (include/collectives.def).
+/* collective.c - collects the collectives of a process, and reads the operation and the element type from
+ * names (include/collectives.def).
  *
  * A name is searched up to LONGEST_NAME bytes. No kernel has a longer one; a damaged trace may.
  */
@@ -175,14 +175,6 @@ static const struct {
 #include "collectives.def"
 };
 
-static const struct {
-    const char *word;
-    bool tracelens;
-} communication[] = {
-#define COMMUNICATION(word, tracelens) {word, tracelens},
-#include "collectives.def"
-};
-
 enum collective_op collective_op_of(const char *name, size_t length)
 {
     char *plain = mem_zero(MIN(length, (size_t)LONGEST_NAME) + 1, 1);
@@ -192,24 +184,6 @@ enum collective_op collective_op_of(const char *name, size_t length)
     while (found < ARRAY_SIZE(words) && !strstr(plain, words[found].word)) found++;
     free(plain);
     return found < ARRAY_SIZE(words) ? words[found].op : COLLECTIVE_OTHER;
-}
-
-bool is_communication(const char *name, size_t length, bool tracelens)
-{
-    bool begins[256] = {false}; /* by character: a word begins with it */
-    for (size_t i = 0; i < ARRAY_SIZE(communication); i++) {
-        unsigned char first = (unsigned char)communication[i].word[0];
-        begins[first] = begins[toupper(first)] = true;
-    }
-    for (size_t at = 0; at < MIN(length, (size_t)LONGEST_NAME); at++) {
-        for (size_t i = 0; begins[(unsigned char)name[at]] && i < ARRAY_SIZE(communication); i++) {
-            size_t word = strlen(communication[i].word);
-            if ((!tracelens || communication[i].tracelens) && word <= length - at &&
-                strncasecmp(name + at, communication[i].word, word) == 0)
-                return true;
-        }
-    }
-    return false;
 }
 
 unsigned collective_type_bytes(const char *type, bool tracelens)

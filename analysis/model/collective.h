@@ -55,6 +55,7 @@ struct collective {
     uint32_t work;                /* index in process->works of its first kernel; NO_WORK: none */
     uint32_t thread;              /* serial of the thread of the call; 0: unknown */
     uint64_t replay;              /* of a captured call: number of the run, from 1; 0: it ran when it was called */
+    bool is_annotated;            /* what it is and its elements come from the annotation round its launch */
     bool is_captured;             /* only during loading: it runs with each replay of its graph */
 };
 #define NO_LINK UINT64_MAX
@@ -91,8 +92,6 @@ void collectives_free(struct collectives *collectives);
 /* ---- names ---- */
 /* Returns the operation that the name of a collective or a kernel contains; COLLECTIVE_OTHER if it contains none. */
 enum collective_op collective_op_of(const char *name, size_t length);
-/* True for the name of a kernel that communicates. `tracelens`: by TraceLens's words only. */
-bool is_communication(const char *name, size_t length, bool tracelens);
 /* Returns the bytes of an element; 0 if the type is unknown. `tracelens`: among the types that TraceLens knows. */
 unsigned collective_type_bytes(const char *type, bool tracelens);
 

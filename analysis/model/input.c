@@ -13,7 +13,8 @@
 #include "base/hash.h"
 #include "base/jobs.h"
 #include "base/mem_limit.h"
-#include "model/copies.h"
+#include "model/inputs/copies.h"
+#include "model/inputs/rank_numbers.h"
 #include "model/load/load_dftracer.h"
 #include "model/load/load_kineto.h"
 #include "model/load/load_tfr.h"
@@ -31,27 +32,14 @@ struct work {
     atomic_ullong done; /* bytes */
 };
 
-/* Returns N of rankN, rank-N or rank_N in a file's name, or of N-of-M, as in trace-0-of-24.pfw; 0 without one. */
-static int64_t rank_in_name(const char *path)
+/* Decides the rank of an input that was read. One that depends on other inputs waits for them. */
+static void set_rank(const struct work *work, struct input *input)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *of;
-    for (const char *at = name; (at = strcasestr(at, "rank")) != NULL; at += 4) {
-        const char *digits = at + 4 + (at[4] == '-' || at[4] == '_');
-        size_t count = strspn(digits, "0123456789");
-        if (count && count < 10) return strtoll(digits, NULL, 10);
-    }
-    for (const char *at = name; (of = strstr(at, "-of-")) != NULL; at = of + 4) {
-        const char *digits = of;
-        while (digits > name && digits[-1] >= '0' && digits[-1] <= '9') digits--;
-        if (digits < of && of - digits < 10 && of[4] >= '0' && of[4] <= '9') return strtoll(digits, NULL, 10);
-    }
-    return 0;
-}
-
-static void set_rank(struct input *input)
-{
-    struct process *process = &input->process;
-    process->rank = input->rank >= 0 ? input->rank : process->rank >= 0 ? process->rank : rank_in_name(input->path);
+    if (input->is_numbered) input->process.rank = input->number;
+    else input->open_rank = !rank_of_alone(input);
+    if (!input->open_rank || work->inputs->count > 1) return;
+    inputs_number_ranks(work->inputs);
+    input->open_rank = false;
 }
 
 static void begin_process(struct work *work, struct input *input, const char *kind)
@@ -98,13 +86,13 @@ static void read_json_file(struct work *work, struct input *input)
                    [INPUT_MEMORY] = {"memory", load_memory_rows}};
     if (input->kind == INPUT_KINETO) {
         if (!read_kineto(work, input)) process_free(&input->process);
-        else set_rank(input);
+        else set_rank(work, input);
         return;
     }
     begin_process(work, input, loaders[input->kind].kind);
     input->usable = loaders[input->kind].load(input->path, &input->process.way, &work->model->names,
                                               work->reading->needs, &input->process, &input->notes, &work->done);
-    if (input->usable) set_rank(input);
+    if (input->usable) set_rank(work, input);
     else process_free(&input->process);
 }
 
@@ -154,10 +142,9 @@ static void read_one(struct work *work, struct input *input)
     if (input->kind == INPUT_OURS) read_tfr_file(work, input);
     else read_json_file(work, input);
     input->process.input = (size_t)(input - work->inputs->input);
-    if (input->usable && work->reading->take) {
-        work->reading->take(work->reading->argument, &input->process);
-        process_forget(&input->process);
-    }
+    if (!input->usable || !work->reading->take) return;
+    if (!input->open_rank) work->reading->take(work->reading->argument, &input->process);
+    process_forget(&input->process);
 }
 
 /* Reads one input. If memory runs out, gives the file up and frees what was read of it. */
@@ -272,6 +259,27 @@ static void *work_on(void *argument)
     return NULL;
 }
 
+/* A summary has the rank of its process, so the files whose ranks were open are read again, now with a rank. */
+static void *read_ranked(void *argument)
+{
+    struct work *work = argument;
+    size_t i;
+    while ((i = atomic_fetch_add(&work->next, 1)) < work->inputs->count) {
+        struct input *input = &work->inputs->input[i];
+        if (!input->open_rank || !input->usable) continue;
+        struct notes notes = input->notes; /* of the first reading, and about the rank */
+        input->notes = (struct notes){0};
+        input->number = input->process.rank;
+        input->is_numbered = true;
+        input->open_rank = false;
+        process_free(&input->process);
+        read_guarded(work, input);
+        notes_free(input->usable ? &input->notes : &notes);
+        if (input->usable) input->notes = notes;
+    }
+    return NULL;
+}
+
 /* Shows the progress on a terminal, from the first second on. */
 static void *show_progress(void *argument)
 {
@@ -327,6 +335,12 @@ void inputs_read(struct inputs *inputs, struct model *model, const struct readin
     if (watched) pthread_join(watcher, NULL);
     read_starved(&work);
     read_all_parts(&work);
+    inputs_number_ranks(inputs);
+    if (reading->take) {
+        work.next = 0;
+        jobs_run(reading->jobs, inputs->count, read_ranked, &work);
+        read_starved(&work);
+    }
     mem_limit(1);
     inputs_leave_out_copies(inputs);
     collect(inputs, model);

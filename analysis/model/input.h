@@ -26,8 +26,11 @@ struct input {
     struct trace trace;
     bool open; /* `trace` is open */
     bool usable;
-    bool left_out;              /* has no meaning for the question: it is not read, and that is no loss */
-    bool starved;               /* memory ran out while other inputs were read */
+    bool left_out;    /* has no meaning for the question: it is not read, and that is no loss */
+    bool starved;     /* memory ran out while other inputs were read */
+    bool open_rank;   /* its rank depends on other inputs */
+    bool is_numbered; /* it does no more: it is `number`, -1 if it has none */
+    int64_t number;
     enum input_kind kind;       /* except of a trace of ours, `trace` is unused */
     struct kineto_parts *parts; /* of a file that holds several processes: each of them is an input */
     uint32_t part;              /* of `parts`; that of the first one owns it */

@@ -508,6 +508,7 @@ void process_forget(struct process *process)
                            .host = process->host,
                            .complete = process->complete,
                            .health = process->health,
+                           .has_device_work = process->has_device_work,
                            .time_unit = process->time_unit,
                            .has_time = process->has_time,
                            .first = process->first,

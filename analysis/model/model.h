@@ -424,6 +424,7 @@ struct process {
     bool has_profile_start;
     unsigned time_unit;   /* of a dftracer trace: of the times in the file (read/dftracer.h) */
     struct doubts health; /* of a Kineto trace */
+    bool has_device_work; /* of a Kineto trace, also if its works are not loaded */
     uint64_t own_cost_ns;
     bool has_cost;
     struct clock clock;

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/opts.h"
 #include "base/util.h"
 #include "read/strings.h"
 
@@ -34,6 +35,7 @@ struct names {
     pthread_mutex_t lock;
     /* Kernel names stay as they stand in a trace, which has them mangled as a rule: in a trace of ours, in one of Kineto. */
     bool are_mangled, are_of_kineto;
+    const struct strings_list *communication; /* --communication; NULL: none */
 };
 
 void names_init(struct names *names);

@@ -251,7 +251,7 @@ ROWS = [
         'values_percentile(values, 0.95)',
         'values_percentile(values, 0.90)'),
     # One rank's time counts twice.
-    row('second-trace-of-a-rank-counts', 'kineto_bad.py::test_two_files_of_one_rank', 'analysis/model/copies.c',
+    row('second-trace-of-a-rank-counts', 'kineto_bad.py::test_two_files_of_one_rank', 'analysis/model/inputs/copies.c',
         'if (p->has_time && at < kept->count && kept->input[at]->process.first <= p->last) {',
         'if (false && p->has_time && at < kept->count && kept->input[at]->process.first <= p->last) {'),
     # Communication that computation hides counts as exposed.

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "model/collective.h"
+#include "model/communication.h"
 #include "unit.h"
 
 static const char *op_name(const char *name)

@@ -1,6 +1,7 @@
 /* replays.c - counts captured collectives, their runs, and the kernels whose calls are unknown. */
 #include "ask/comm/replays.h"
 
+#include "model/communication.h"
 #include "model/graphs.h"
 
 static bool is_known_name(struct map *communicates, const struct names *names, uint32_t name)
@@ -8,7 +9,7 @@ static bool is_known_name(struct map *communicates, const struct names *names, u
     uint32_t known = map_get(communicates, name);
     if (known != MAP_NONE) return known;
     const struct name *text = names_get(names, name);
-    known = is_communication(text->text, text->length, false);
+    known = names_communication(names, text->text, text->length);
     map_put(communicates, name, known);
     return known;
 }

@@ -14,29 +14,30 @@ static bool launches_kernel(struct slice name)
     return name.length > 12 && memmem(name.at, name.length, "LaunchKernel", 12);
 }
 
-static void judge_call(struct kineto_judge *judge, const struct kineto_event *event)
+static void judge_call(struct kineto_judge *judge, const struct kineto_event *event, uint32_t thread)
 {
     judge->captures += event->name.length > 20 && memmem(event->name.at, event->name.length, "BeginCapture", 12);
     if (!(event->has & HAS_CORRELATION)) return;
     judge->call = mem_grow(judge->call, &judge->call_capacity, judge->calls + 1, sizeof *judge->call);
     judge->call[judge->calls++] =
-        (struct judged){event->correlation, event->ts, event->ts + event->dur, launches_kernel(event->name)};
+        (struct judged){event->correlation, event->ts, event->ts + event->dur, thread, launches_kernel(event->name)};
 }
 
-void judge_take(struct kineto_judge *judge, const struct kineto_event *event, enum event_class event_class)
+void judge_take(struct kineto_judge *judge, const struct kineto_event *event, enum event_class event_class,
+                uint32_t thread)
 {
     judge->zeros += event->ts == 0;
     if (IS_WORK(event_class)) {
         uint64_t correlation = event->has & HAS_CORRELATION ? event->correlation : NO_ID;
         judge->work = mem_grow(judge->work, &judge->work_capacity, judge->works + 1, sizeof *judge->work);
-        judge->work[judge->works++] = (struct judged){correlation, event->ts, event->ts + event->dur, false};
+        judge->work[judge->works++] = (struct judged){correlation, event->ts, event->ts + event->dur, 0, false};
     } else if (!ON_DEVICE(event_class) && event_class != CLASS_OTHER && event->ts) {
         int64_t end = event->ts + event->dur;
         judge->first = judge->has_host ? MIN(judge->first, event->ts) : event->ts;
         judge->last = judge->has_host ? MAX(judge->last, end) : end;
         judge->has_host = true;
     }
-    if (event_class == CLASS_API) judge_call(judge, event);
+    if (event_class == CLASS_API) judge_call(judge, event, thread);
 }
 
 /* ---- impossible times ---- */
@@ -108,6 +109,17 @@ void judge_conclude(struct kineto_judge *judge, struct doubts *health)
     lost->is_minor |= lost->count < 2 || 20 * lost->count < lost->of; /* the edges of a session cut some */
     early->is_minor = early->worst <= 1000;
     uncalled->is_minor = 20 * uncalled->count < uncalled->of;
+}
+
+const struct judged *judge_call_of(const struct kineto_judge *judge, uint64_t correlation)
+{
+    size_t low = 0, high = judge->calls;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (judge->call[middle].correlation < correlation) low = middle + 1;
+        else high = middle;
+    }
+    return low < judge->calls && judge->call[low].correlation == correlation ? &judge->call[low] : NULL;
 }
 
 void judge_free(struct kineto_judge *judge)

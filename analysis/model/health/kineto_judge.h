@@ -13,7 +13,8 @@
 struct judged {
     uint64_t correlation;
     int64_t start, end;
-    bool is_launch; /* of a kernel */
+    uint32_t thread; /* serial, of a call */
+    bool is_launch;  /* of a kernel */
 };
 
 struct kineto_judge {
@@ -25,11 +26,14 @@ struct kineto_judge {
     uint64_t captures;   /* captures of graphs have launched nothing */
 };
 
-/* Takes an event with a duration. */
-void judge_take(struct kineto_judge *judge, const struct kineto_event *event, enum event_class event_class);
+/* Takes an event with a duration. `thread`: its serial, if it is a call. */
+void judge_take(struct kineto_judge *judge, const struct kineto_event *event, enum event_class event_class,
+                uint32_t thread);
 /* Tells whether times of the trace cannot be. Sets the limits beyond which they lie, as they stand in the file. */
 bool judge_limits(const struct kineto_judge *judge, int64_t *not_before, int64_t *not_after);
 void judge_conclude(struct kineto_judge *judge, struct doubts *health);
+/* Returns the call with a correlation id, after judge_conclude; NULL if there is none. */
+const struct judged *judge_call_of(const struct kineto_judge *judge, uint64_t correlation);
 void judge_free(struct kineto_judge *judge);
 
 #endif

@@ -2,13 +2,17 @@
  *
  * torch describes a collective of a device in the arguments of its record_param_comms operator, and Kineto repeats them
  * in the kernels that the operator launched: all of them have the same external id. Older traces have kernels without a
- * description. Backends of the host, such as gloo, have an annotation alone, which lasts until the work is done. The
- * annotations of a device's backend last as long as the call; they count only in a trace without anything else.
+ * description: what they do is what the annotation round their launch says, and only without one what their name says. A
+ * kernel with any name communicates if it is the operator's own (COMMUNICATION_OPERATOR). Backends of the host, such as
+ * gloo, have an annotation alone, which lasts until the work is done. The annotations of a device's backend last as long as
+ * the call; those without a kernel count only in a trace without anything else.
  */
 #include "model/kineto/kineto_comm.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "model/communication.h"
 
 /* ---- the description in the arguments ---- */
 
@@ -88,7 +92,9 @@ static bool communicates(struct kineto_comm *comm, struct slice text, uint32_t n
 {
     uint32_t known = map_get(&comm->is_kernel_of, name);
     if (known == MAP_NONE) {
-        known = is_communication(text.at, text.length, false);
+        const struct name shown = name_of(comm, name); /* demangled, where `text` is not */
+        known =
+            is_communication(text.at, text.length, false) || names_communication(comm->names, shown.text, shown.length);
         map_put(&comm->is_kernel_of, name, known);
     }
     return known;
@@ -107,10 +113,28 @@ bool comm_describes(const struct kineto_event *event)
     return found;
 }
 
-void comm_take_kernel(struct kineto_comm *comm, struct process *process, const struct kineto_event *event,
-                      uint32_t name)
+static void keep_plain(struct kineto_comm *comm, const struct plain_kernel *kernel)
 {
-    if (!communicates(comm, event->name, name) && !comm_describes(event)) return;
+    comm->plain = mem_grow(comm->plain, &comm->plain_capacity, comm->plains + 1, sizeof *comm->plain);
+    comm->plain[comm->plains++] = *kernel;
+}
+
+void comm_take_kernel(struct kineto_comm *comm, struct process *process, const struct kineto_event *event,
+                      uint32_t name, struct needs needs)
+{
+    struct plain_kernel plain = {.correlation = event->has & HAS_CORRELATION ? event->correlation : NO_ID,
+                                 .external = event->has & HAS_EXTERNAL ? event->external : 0,
+                                 .start = event->ts,
+                                 .end = event->ts + event->dur,
+                                 .name = name,
+                                 .work = needs.device ? (uint32_t)process->works.table.count - 1 : NO_WORK,
+                                 .entry = NO_PLACE};
+    if (!communicates(comm, event->name, name) && !comm_describes(event)) {
+        /* Old traces repeat the correlation id where they know no operator. */
+        if (plain.external && plain.external != plain.correlation) keep_plain(comm, &plain);
+        return;
+    }
+    if (!needs.collectives) return;
     struct collective *c = collectives_add(&process->collectives);
     take_description(comm, event->args, c);
     c->start = event->ts;
@@ -120,6 +144,16 @@ void comm_take_kernel(struct kineto_comm *comm, struct process *process, const s
     if (described && event->has & HAS_EXTERNAL && event->external) c->link = event->external;
     complete(comm, c, name);
     comm->others++;
+    plain.entry = (uint32_t)process->collectives.count - 1;
+    if (!described) keep_plain(comm, &plain);
+}
+
+void comm_take_operator(struct kineto_comm *comm, const struct kineto_event *event)
+{
+    if (!(event->has & HAS_EXTERNAL) || !event->external ||
+        !is_communication_operator(event->name.at, event->name.length))
+        return;
+    map_put(&comm->operator_of, event->external, (uint32_t)collective_op_of(event->name.at, event->name.length));
 }
 
 void comm_take_call(struct kineto_comm *comm, struct process *process, const struct kineto_event *event,
@@ -206,19 +240,98 @@ void comm_take_annotation(struct kineto_comm *comm, struct process *process, con
 
 /* ---- the whole trace ---- */
 
+/* Finds the kernels that communicate because of their operator. */
+static void take_operators_kernels(struct kineto_comm *comm, struct process *process, struct needs needs)
+{
+    for (size_t i = 0; i < comm->plains; i++) {
+        const struct plain_kernel *kernel = &comm->plain[i];
+        uint32_t op = kernel->entry == NO_PLACE ? map_get(&comm->operator_of, kernel->external) : MAP_NONE;
+        if (op == MAP_NONE) continue;
+        if (kernel->work != NO_WORK) map_put(&process->described, kernel->work, 1);
+        if (!needs.collectives) continue;
+        struct collective *c = collectives_add(&process->collectives);
+        c->start = kernel->start;
+        c->end = kernel->end;
+        c->work = kernel->work;
+        complete(comm, c, kernel->name);
+        if (op != COLLECTIVE_OTHER) c->op = (uint8_t)op;
+        comm->others++;
+    }
+}
+
+/* An annotation of a device's backend. */
+struct annotated {
+    uint32_t thread, entry;
+    int64_t start, end;
+};
+
+static int by_thread_and_start(const void *a, const void *b)
+{
+    const struct annotated *x = a, *y = b;
+    return x->thread != y->thread ? by_number(x->thread, y->thread) : by_number(x->start, y->start);
+}
+
+static struct annotated *sort_annotations(const struct kineto_comm *comm, const struct collectives *c)
+{
+    struct annotated *sorted = mem_zero(comm->annotations, sizeof *sorted);
+    for (size_t i = 0; i < comm->annotations; i++) {
+        const struct collective *of = &c->collective[comm->annotation[i]];
+        sorted[i] = (struct annotated){of->thread, comm->annotation[i], of->call_start, of->call_end};
+    }
+    if (comm->annotations) qsort(sorted, comm->annotations, sizeof *sorted, by_thread_and_start);
+    return sorted;
+}
+
+/* Returns the annotation that a call is inside of, the innermost if it is the last to begin; NULL: none. */
+static const struct annotated *annotation_round(const struct annotated *sorted, size_t count, const struct judged *call)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        const struct annotated *a = &sorted[middle];
+        if (a->thread < call->thread || (a->thread == call->thread && a->start <= call->start)) low = middle + 1;
+        else high = middle;
+    }
+    return low && sorted[low - 1].thread == call->thread && sorted[low - 1].end >= call->start ? &sorted[low - 1]
+                                                                                               : NULL;
+}
+
+/* Joins each kernel with the annotation that its launch is inside of, which says what it does. */
+static void join_annotations(struct kineto_comm *comm, struct collectives *c, const struct kineto_judge *judge)
+{
+    struct annotated *sorted = sort_annotations(comm, c);
+    for (size_t i = 0; i < comm->plains && comm->annotations; i++) {
+        const struct plain_kernel *kernel = &comm->plain[i];
+        const struct judged *call = kernel->entry == NO_PLACE ? NULL : judge_call_of(judge, kernel->correlation);
+        const struct annotated *round = call ? annotation_round(sorted, comm->annotations, call) : NULL;
+        if (!round) continue;
+        struct collective *of = &c->collective[kernel->entry], *annotation = &c->collective[round->entry];
+        annotation->link = of->link = UINT64_C(1) << 63 | round->entry; /* external ids are smaller */
+        if (annotation->op == COLLECTIVE_OTHER) continue;
+        of->is_annotated = annotation->is_annotated = true;
+        of->op = annotation->op;
+        of->name = annotation->name;
+    }
+    free(sorted);
+}
+
+/* Drops the annotations of devices' backends that have no kernel. */
 static void drop_annotations(struct kineto_comm *comm, struct collectives *c)
 {
     size_t kept = 0, next = 0;
     for (size_t i = 0; i < c->count; i++) {
-        bool dropped = next < comm->annotations && comm->annotation[next] == i;
-        next += dropped;
-        if (!dropped) c->collective[kept++] = c->collective[i];
+        bool is_annotation = next < comm->annotations && comm->annotation[next] == i;
+        next += is_annotation;
+        if (!is_annotation || c->collective[i].link != NO_LINK) c->collective[kept++] = c->collective[i];
     }
     c->count = kept;
 }
 
-void comm_conclude(struct kineto_comm *comm, struct process *process)
+void comm_conclude(struct kineto_comm *comm, struct process *process, const struct kineto_judge *judge,
+                   struct needs needs)
 {
+    take_operators_kernels(comm, process, needs);
+    join_annotations(comm, &process->collectives, judge);
     if (comm->others) drop_annotations(comm, &process->collectives);
     collectives_finish(&process->collectives);
 }
@@ -226,5 +339,7 @@ void comm_conclude(struct kineto_comm *comm, struct process *process)
 void comm_free(struct kineto_comm *comm)
 {
     map_free(&comm->is_kernel_of);
+    map_free(&comm->operator_of);
     free(comm->annotation);
+    free(comm->plain);
 }

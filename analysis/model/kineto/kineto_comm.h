@@ -2,8 +2,17 @@
 #ifndef TFA_KINETO_COMM_H
 #define TFA_KINETO_COMM_H
 
+#include "model/health/kineto_judge.h"
 #include "model/model.h"
 #include "read/kineto.h"
+
+/* A kernel whose arguments describe no collective. */
+struct plain_kernel {
+    uint64_t correlation, external;
+    int64_t start, end;
+    uint32_t name, work;
+    uint32_t entry; /* of its collective, if it communicates by its name; else NO_PLACE */
+};
 
 struct kineto_comm {
     struct names *names;
@@ -11,13 +20,19 @@ struct kineto_comm {
     size_t others;           /* entries that are not annotations of a device's backend */
     uint32_t *annotation;    /* entries of such annotations */
     size_t annotations, annotation_capacity;
+    struct plain_kernel *plain;
+    size_t plains, plain_capacity;
+    struct map operator_of; /* operators whose own kernels communicate: their operation by external id */
 };
 
 /* True if the arguments of an event describe a collective. */
 bool comm_describes(const struct kineto_event *event);
-/* Adds the last work of `process`, a kernel with that name, if it communicates by its name or its description. */
+/* Takes the last work of `process`, a kernel with that name: a collective by its description or its name, or perhaps by
+ * its operator, which may come later. */
 void comm_take_kernel(struct kineto_comm *comm, struct process *process, const struct kineto_event *event,
-                      uint32_t name);
+                      uint32_t name, struct needs needs);
+/* Takes an operator, whose own kernels may communicate. */
+void comm_take_operator(struct kineto_comm *comm, const struct kineto_event *event);
 /* Adds a record_param_comms operator if it is a collective. */
 void comm_take_call(struct kineto_comm *comm, struct process *process, const struct kineto_event *event,
                     uint32_t thread);
@@ -26,8 +41,9 @@ void comm_take_annotation(struct kineto_comm *comm, struct process *process, con
                           uint32_t thread);
 /* True for the name of an annotation of a c10d backend. */
 bool is_backend_work(struct slice name);
-/* Called after loading: joins the calls with their kernels. */
-void comm_conclude(struct kineto_comm *comm, struct process *process);
+/* Called after loading: joins the calls with their kernels. `judge` was concluded: it has the calls. */
+void comm_conclude(struct kineto_comm *comm, struct process *process, const struct kineto_judge *judge,
+                   struct needs needs);
 void comm_free(struct kineto_comm *comm);
 
 #endif

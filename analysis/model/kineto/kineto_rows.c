@@ -182,8 +182,9 @@ static void rank_labels(struct kineto_parts *parts, struct labelled *labelled, s
         parts->part[labelled[i].part].rank = distinct ? label_number(labelled[i].label, "TP") : (int64_t)i;
 }
 
-/* Gives each part that no mark numbers its place among all as a rank that no other part has. */
-static void rank_rest(struct kineto_parts *parts)
+/* Gives each part that no mark numbers a rank that no other part has: the first one what the file states, since tools that
+ * join files keep the members of the first, and the others their places. */
+static void rank_rest(struct kineto_parts *parts, int64_t stated)
 {
     struct map used = {0};
     int64_t next = 0;
@@ -192,6 +193,11 @@ static void rank_rest(struct kineto_parts *parts)
     for (size_t i = 0; i < parts->count; i++) {
         struct kineto_part *part = &parts->part[i];
         if (part->rank >= 0) continue;
+        if (stated >= 0 && map_get(&used, (uint64_t)stated) == MAP_NONE) {
+            part->rank = stated;
+            map_put(&used, (uint64_t)stated, 1);
+            continue;
+        }
         while (map_get(&used, (uint64_t)next) != MAP_NONE) next++;
         part->rank = next++;
         part->is_guessed = true;
@@ -237,7 +243,7 @@ struct kineto_parts *rows_divide(struct kineto_rows *rows, const struct kineto_i
     if (!parts) return NULL;
     if (!divide_ours(rows, info)) divide_by_marks(rows, info);
     if (parts->count < 2) return NULL;
-    rank_rest(parts);
+    rank_rest(parts, info->rank - 1);
     rows->parts = NULL;
     return parts;
 }

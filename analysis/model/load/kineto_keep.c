@@ -172,8 +172,7 @@ void keep_work(struct kineto_load *load, const struct kineto_event *event, enum 
     if (load->needs.waited && event_class == CLASS_SYNC) take_waited(load->process, event, at);
     if (load->needs.device && event_class == CLASS_KERNEL && comm_describes(event))
         map_put(&load->process->described, at, 1);
-    if (load->needs.collectives && event_class == CLASS_KERNEL)
-        comm_take_kernel(&load->comm, load->process, event, w->name[at]);
+    if (event_class == CLASS_KERNEL) comm_take_kernel(&load->comm, load->process, event, w->name[at], load->needs);
     if (!load->needs.device) { /* only the collective is wanted */
         struct collectives *c = &load->process->collectives;
         if (c->count && c->collective[c->count - 1].work == at) c->collective[c->count - 1].work = NO_WORK;

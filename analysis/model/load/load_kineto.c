@@ -152,11 +152,12 @@ static void take_whole(struct kineto_load *load, const struct kineto_event *even
     uint32_t thread = 0;
     if (event->phase == 'X' && !kind->is_span) {
         extend(load->process, event);
-        judge_take(&load->judge, event, event_class);
+        load->process->has_device_work |= ON_DEVICE(event_class);
     }
     bool is_launch = kind->is_pairs || (kind->is_npu && event->phase == 's');
     if (!ON_DEVICE(event_class) && !kind->is_span && (event->phase == 'X' || is_launch))
         thread = threads_take(&load->threads, load->process, load->names, event);
+    if (event->phase == 'X' && !kind->is_span) judge_take(&load->judge, event, event_class, thread);
     load->process->has_text_thread |= thread && event->phase == 'X' && event->tid_text.at;
     switch (table_of(event, event_class, kind->is_pairs)) {
     case TABLE_RANGES:
@@ -167,6 +168,8 @@ static void take_whole(struct kineto_load *load, const struct kineto_event *even
     case TABLE_SPANS:
         if (needs.collectives && event_class == CLASS_OPERATOR && slice_is(event->name, "record_param_comms"))
             comm_take_call(&load->comm, load->process, event, thread);
+        if ((needs.collectives || needs.device) && event_class == CLASS_OPERATOR)
+            comm_take_operator(&load->comm, event);
         if (event_class == CLASS_API ? needs.launches : needs.operators || needs.launchers)
             keep_span(load, event, thread, event_class);
         break;
@@ -270,10 +273,10 @@ static void conclude(struct kineto_load *load, const struct kineto_damage *damag
         if (load->kind[i].count) process_count(p, (uint32_t)i, load->kind[i].name, load->kind[i].count);
     name_devices(load);
     npu_conclude(&load->npu, p);
+    comm_conclude(&load->comm, p, &load->judge, load->needs); /* the judge has times as they stand in the file */
     kineto_set_axis(p, load->info.base);
     threads_conclude(&load->threads, p);
     info_conclude(&load->info, load->names, p, notes);
-    comm_conclude(&load->comm, p);
     p->complete = !damage->cut && !damage->broken;
 }
 
@@ -400,6 +403,9 @@ void load_kineto_parts(const char *path, const struct kineto_parts *parts, struc
         load_begin(&many.load[i]);
     }
     kineto_read(path, &way, &sink, &damage, notes, done);
+    struct doubt *unmarked = &process->health.doubt[DOUBT_UNMARKED];
+    unmarked->of = parts->count;
+    for (size_t i = 0; i < parts->count; i++) unmarked->count += parts->part[i].is_guessed;
     for (size_t i = 0; i < parts->count; i++) {
         info_take_part(&many.load[i].info, &parts->part[i]);
         if (i) damage.bad = 0; /* counted once */

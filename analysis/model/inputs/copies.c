@@ -1,6 +1,6 @@
 /* copies.c - finds inputs that are traces of the same process or rank. A trace of dftracer is a copy of none: it has
  * what the others lack, and a rank has many of them. */
-#include "model/copies.h"
+#include "model/inputs/copies.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +143,7 @@ static void find_same_ranks(struct inputs *inputs)
     struct kept kept = {.input = mem_zero(others.count, sizeof *kept.input)};
     const struct input *first = NULL;
     for (size_t i = 0; i < others.count; i++) {
+        if (others.input[i]->process.rank < 0) continue; /* processes without a rank are no copies of each other */
         if (!first || first->process.rank != others.input[i]->process.rank) {
             first = others.input[i];
             kept.count = 0;
