@@ -39,6 +39,7 @@ $(B)/obj/lib.a: $(LIBTEST_OBJS)
 $(B)/unit/preload_%: tests/unit/preload_%.c $(B)/obj/lib.a $(B)/obj/tool.a $(B)/flags
 	$(call compile,UNIT,$(CC) $(CFLAGS_C) $(CHECK_CFLAGS) -DTFI_TEST_HOOKS -MF $@.d -Ipreload -Ianalysis -Itests -o $@ $< $(B)/obj/lib.a $(B)/obj/tool.a $(CHECK_LIBS) $(LDLIBS_TOOL) -ldl)
 $(B)/unit/analysis_once: private LDLIBS_TOOL += -Wl,--wrap=attribute
+$(B)/unit/analysis_guard: private LDLIBS_TOOL += -Wl,--wrap=guard_tables
 $(B)/unit/%: tests/unit/%.c $(B)/obj/tool.a $(B)/flags
 	$(call compile,UNIT,$(CC) $(CFLAGS_C) $(CHECK_CFLAGS) -MF $@.d -Ianalysis -o $@ $< $(B)/obj/tool.a $(CHECK_LIBS) $(LDLIBS_TOOL))
 

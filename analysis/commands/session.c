@@ -369,12 +369,19 @@ struct needs no_needs(const struct options *options)
     return (struct needs){0};
 }
 
+/* Lets the question read what it needs, and nothing else. */
+static void guard_question(struct session *session)
+{
+    const struct options *options = &session->options;
+    guard_tables(session->model.process, session->model.processes,
+                 definition_of(options->command, options)->needs(options), options->command->name);
+}
+
 bool session_load(struct session *session)
 {
     const struct options *options = &session->options;
     if (session->loaded == LOAD_FIRST) session->loaded = load(session, needs_of(options)) ? LOADED : LOAD_FAILED;
-    guard_tables(session->model.process, session->model.processes,
-                 definition_of(options->command, options)->needs(options), options->command->name);
+    guard_question(session);
     return session->loaded == LOADED;
 }
 
@@ -409,7 +416,9 @@ bool session_read_again(struct session *session, const struct process *process, 
     part_load(&chosen, &one);
     bool good = chosen.processes == 1;
     if (good) note_unread(session, process, &chosen);
+    guard_tables(model.process, model.processes, again->needs, session->options.command->name);
     good = good && take(argument, &chosen, chosen.process[0]);
+    guard_question(session);
     selection_free(&chosen);
     inputs_free(&one);
     model_free(&model);

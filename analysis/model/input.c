@@ -116,6 +116,14 @@ static struct needs load_tfr_file(struct work *work, struct input *input, struct
     return needs;
 }
 
+/* Gives the process its open file. Inputs move while the processes of other files are added to them. */
+static void lend_trace(struct input *input, struct needs needs)
+{
+    struct process *process = &input->process;
+    process->trace = input->open && needs.traces ? &input->trace : NULL;
+    process->unheld.trace = input->open && process->unheld.count ? &input->trace : NULL;
+}
+
 static void read_tfr_file(struct work *work, struct input *input)
 {
     size_t notes = input->notes.count;
@@ -127,12 +135,11 @@ static void read_tfr_file(struct work *work, struct input *input)
         needs.stream = STREAM_HELD;
         load_tfr_file(work, input, needs);
     }
-    bool sweeps = input->usable && input->process.unheld.count;
-    input->process.unheld.trace = sweeps ? &input->trace : NULL;
-    if (!input->usable || !(needs.traces || sweeps)) {
+    if (!input->usable || !(needs.traces || input->process.unheld.count)) {
         trace_close(&input->trace);
         input->open = false;
     }
+    lend_trace(input, needs);
 }
 
 static void read_one(struct work *work, struct input *input)
@@ -311,7 +318,7 @@ static void collect_process(struct model *model, const struct process *process, 
 
 /* Moves the processes of all usable inputs into the model, and finds their earliest record. --from and --to count from
  * that record, even if other options leave its process out. */
-static void collect(struct inputs *inputs, struct model *model)
+static void collect(struct inputs *inputs, struct model *model, struct needs needs)
 {
     bool has_start = false;
     for (size_t i = 0, next; i < inputs->count; i++) {
@@ -319,6 +326,7 @@ static void collect(struct inputs *inputs, struct model *model)
         for (size_t k = i; k != SIZE_MAX; k = next) {
             struct input *input = &inputs->input[k];
             next = input->next_part ? input->next_part : SIZE_MAX;
+            lend_trace(input, needs);
             if (input->usable) collect_process(model, &input->process, &has_start);
         }
     }
@@ -343,7 +351,7 @@ void inputs_read(struct inputs *inputs, struct model *model, const struct readin
     }
     mem_limit(1);
     inputs_leave_out_copies(inputs);
-    collect(inputs, model);
+    collect(inputs, model, reading->needs);
 }
 
 void inputs_free(struct inputs *inputs)

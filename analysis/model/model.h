@@ -411,7 +411,6 @@ struct process {
     char *names_asked, *stages_asked; /* values of ENABLE_PROFILER_NAMES and TFI_STAGES; NULL: not set */
     char *activities;                 /* a list of words as in TFI_ACTIVITIES; NULL: the default */
     bool is_late;                     /* the library was not preloaded: its wrappers got no calls */
-    struct stage_names stage_names;   /* with `stage_names` */
     const char *device_word;          /* torch's word for its devices; NULL: CUDA */
     struct pairs *metadata;           /* keys without the prefix "meta." */
     struct reveals reveals;
@@ -428,23 +427,29 @@ struct process {
     uint64_t own_cost_ns;
     bool has_cost;
     struct clock clock;
+    uint64_t events, lost;
+    int64_t read_at; /* nanoseconds of this host's CLOCK_REALTIME, before the .live file was read; 0: there is none */
+    enum trace_life life;
+    bool is_life_known;   /* the process could be looked up: it is of this host and of its present boot */
+    bool has_text_thread; /* some thread's number is a text in the file, even if it reads as a number */
+    bool has_float_ts,
+        has_float_dur; /* some ts or dur of an event with both dur and category has a point or an exponent */
+
+    /* Tables: each has a row in needs/tables.def, which says who may read it. */
     struct count *kinds;
     size_t kind_count, kind_capacity;
     struct loss *losses;
     size_t loss_count, loss_capacity;
-    uint64_t events, lost;
     struct thread *thread;
     size_t threads, thread_capacity;
-    struct map thread_of;     /* index by serial */
-    struct open_thread *open; /* with `open` */
+    struct map thread_of;           /* index by serial */
+    struct stage_names stage_names; /* with `stage_names` */
+    struct open_thread *open;       /* with `open` */
     size_t opens;
     struct communicator *communicator; /* with `open` */
     size_t communicators, communicator_capacity;
     struct silence *silence; /* with `open`: the last ones of each thread */
     size_t silences, silence_capacity;
-    int64_t read_at; /* nanoseconds of this host's CLOCK_REALTIME, before the .live file was read; 0: there is none */
-    enum trace_life life;
-    bool is_life_known; /* the process could be looked up: it is of this host and of its present boot */
     struct category *category;
     size_t categories, category_capacity;
     struct map category_of; /* index by domain and category */
@@ -484,6 +489,7 @@ struct process {
     struct collectives collectives; /* with `collectives` */
     struct stage_times stage_times;
     struct unheld unheld;
+    struct trace *trace;           /* with `traces`, of a trace of ours: its file, which stays open */
     struct blocks blocks, ooms;    /* ooms: refused allocations */
     struct blocks grants;          /* with `grants`: device memory, mappings and reserved addresses of CUDA's calls */
     struct tensors tensors;        /* with `tensors` */
@@ -508,9 +514,6 @@ struct process {
     struct looks looks;     /* with `looks` */
     struct machine machine; /* with `machine` */
     struct startup startup; /* with `startup` */
-    bool has_text_thread;   /* some thread's number is a text in the file, even if it reads as a number */
-    bool has_float_ts,
-        has_float_dur; /* some ts or dur of an event with both dur and category has a point or an exponent */
     uint64_t *args;
     size_t arg_count, arg_capacity;
 };

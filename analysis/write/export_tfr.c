@@ -284,7 +284,7 @@ static void put_call(struct export *x, size_t i)
     const struct calls *c = &p->calls;
     const struct func *func = &p->func[c->func[i]];
     struct name name = {.text = func->name, .length = (uint32_t)strlen(func->name)};
-    struct meaning meaning = {.process = p, .strings = &x->chosen->inputs->input[p->input].trace.strings};
+    struct meaning meaning = {.process = p};
     char category[64];
     call_category(category, sizeof category, func);
     begin_event(x, "X");

@@ -35,7 +35,7 @@ void emit_payload(struct emit *e, const char *key, uint64_t bits, uint64_t type)
 
 static void emit_string(struct emit *e, const struct meaning *meaning, const char *key, uint64_t id)
 {
-    const struct string *string = strings_get(meaning->strings, id);
+    const struct string *string = strings_get(&meaning->process->trace->strings, id);
     if (string) emit_bytes_text(e, key, string->text, string->length);
     else emit_text(e, key, id ? "(lost)" : NULL);
 }
@@ -47,7 +47,7 @@ static void emit_stack(struct emit *e, const struct meaning *meaning, const char
         emit_null(e, key);
         return;
     }
-    bool good = stack_lines(meaning->strings, id, &text);
+    bool good = stack_lines(&meaning->process->trace->strings, id, &text);
     emit_bytes_text(e, key, text.data, text.length);
     if (!good && meaning->bad_stacks) *meaning->bad_stacks += 1;
     text_free(&text);
@@ -56,7 +56,7 @@ static void emit_stack(struct emit *e, const struct meaning *meaning, const char
 static void emit_func(struct emit *e, const struct meaning *meaning, const char *key, uint64_t id)
 {
     uint32_t place = map_get(&meaning->process->func_of, id);
-    const struct string *string = strings_get(meaning->strings, id);
+    const struct string *string = strings_get(&meaning->process->trace->strings, id);
     if (place != MAP_NONE) emit_text(e, key, meaning->process->func[place].name);
     else if (string) emit_bytes_text(e, key, string->text, string->length);
     else emit_text(e, key, id ? "(lost)" : NULL);

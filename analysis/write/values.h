@@ -7,12 +7,11 @@
 
 /* The context that a value's meaning may depend on. */
 struct meaning {
-    const struct process *process;
-    const struct strings *strings;
-    uint64_t time;         /* time of the record, in ticks */
-    bool is_end;           /* durations end at `time`; otherwise they begin there */
-    uint64_t payload_type; /* NVTX payload type */
-    uint64_t *bad_stacks;  /* counter of invalid call stacks */
+    const struct process *process; /* with `traces` */
+    uint64_t time;                 /* time of the record, in ticks */
+    bool is_end;                   /* durations end at `time`; otherwise they begin there */
+    uint64_t payload_type;         /* NVTX payload type */
+    uint64_t *bad_stacks;          /* counter of invalid call stacks */
 };
 
 /* Emits a value under its name, with the unit of its type (duration_us, memory_bytes, start_ns). */

@@ -404,3 +404,17 @@ def test_memory_of_torch(tfanalyze, training):
     for words in MEMORY:
         words = ['step' if word == 'run' else word for word in words]
         check(answers(tfanalyze, training, words), answers(tfanalyze, training, words, crowded=True), words, False)
+
+
+def test_beside_a_file_of_many_ranks(tmp_path, tfanalyze_asan):
+    """Inputs move when a file turns out to hold more processes: the operators of the long run are still read from its file."""
+    path = written(tmp_path / 'swept.tfr', 1, held=False)
+    events = [{'ph': 'X', 'cat': 'cpu_op', 'name': 'aten::mm', 'pid': 1000 * rank, 'tid': 1, 'ts': 10, 'dur': 5, 'args': {'rank': rank}}
+              for rank in range(40)]
+    ranks = tmp_path / 'ranks.json'
+    ranks.write_text(json.dumps({'traceEvents': events}))
+    alone = json.loads(subprocess.run([tfanalyze_asan, 'ops', '--format', 'json', path], capture_output=True, check=True).stdout)
+    both = json.loads(subprocess.run([tfanalyze_asan, 'ops', '--format', 'json', path, ranks], capture_output=True, check=True).stdout)
+    assert len(both['inputs']) == 41
+    names = {row['name']: row['calls'] for row in both['rows']}
+    assert names == {**{row['name']: row['calls'] for row in alone['rows']}, 'aten::mm': 40}

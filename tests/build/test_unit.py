@@ -14,7 +14,7 @@ SOURCES = sorted((ROOT / 'tests' / 'unit').glob('*.c'))
 VARIANTS = {'plain': BUILD / 'unit', 'asan': BUILD / 'asan' / 'unit'}
 # Programs that contain the library define dlsym, which a sanitizer calls too early: they have no sanitized build.
 BUILT = [(v, s) for v in VARIANTS for s in SOURCES if v == 'plain' or not s.stem.startswith('preload_')]
-SLOW = ('kill', 'preload_blocks', 'preload_log', 'analysis_damage', 'analysis_runs', 'analysis_sets')
+SLOW = ('kill', 'preload_blocks', 'preload_log', 'analysis_damage', 'analysis_guard', 'analysis_runs', 'analysis_sets')
 # `make test` runs these in one build, and `make soak` in the other too. `kill` kills a program that has no sanitizers.
 IN_SOAK = ('plain', 'analysis_damage'), ('asan', 'analysis_runs'), ('asan', 'analysis_sets'), ('asan', 'kill')
 

@@ -1,4 +1,5 @@
 /* analysis_needs.c - with the address sanitizer a question that reads what it does not need fails, and is named. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,12 +60,32 @@ START_TEST(a_table_after_the_answer)
 }
 END_TEST
 
+/* A new table without a row does not pass: the rows leave no more than the padding between members free. */
+START_TEST(every_table_has_a_row)
+{
+    static const struct {
+        const char *name;
+        size_t from, to;
+    } row[] = {
+#define TABLE(first, last, ...)                                                                                        \
+    {#first, offsetof(struct process, first), offsetof(struct process, last) + sizeof((struct process *)0)->last},
+#include "model/needs/tables.def"
+#undef TABLE
+    };
+    for (size_t i = 1; i < sizeof row / sizeof *row; i++)
+        ck_assert_msg(row[i].from >= row[i - 1].to && row[i].from - row[i - 1].to < sizeof(void *),
+                      "a table before `%s` has no row", row[i].name);
+    ck_assert_uint_lt(sizeof(struct process) - row[sizeof row / sizeof *row - 1].to, sizeof(void *));
+}
+END_TEST
+
 int main(void)
 {
     process = calloc(3, sizeof *process);
     TCase *tests = tcase_create("needs");
     tcase_add_test(tests, a_table_that_was_not_asked_for);
     tcase_add_test(tests, a_table_after_the_answer);
+    tcase_add_test(tests, every_table_has_a_row);
     int failed = unit_run(tests);
     free(process);
     return failed;

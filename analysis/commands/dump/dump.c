@@ -17,7 +17,6 @@
 struct dump {
     struct session *session;
     const struct process *process;
-    struct trace *trace;
     struct clock clock; /* a copy, because look-ups change its hint */
     struct reader reader;
     const struct piece *piece;
@@ -114,8 +113,7 @@ static void emit_list(struct dump *dump, const struct meaning *meaning, const st
 static void emit_values(struct dump *dump, const struct kind *kind, const struct columns *columns, uint32_t i)
 {
     struct emit *e = &dump->session->emit;
-    struct meaning meaning = {
-        .process = dump->process, .strings = &dump->trace->strings, .bad_stacks = &dump->bad_stacks};
+    struct meaning meaning = {.process = dump->process, .bad_stacks = &dump->bad_stacks};
     bool has_time = kind->time >= 0 && columns->values[kind->time];
     meaning.time = has_time ? columns->values[kind->time][i] : dump->process->clock.line.point[0].ticks;
     meaning.is_end = kind->time_is_end;
@@ -233,14 +231,13 @@ static void dump_process(struct dump *dump, const struct process *process)
     struct chunk chunk;
     uint64_t known, before;
     dump->process = process;
-    dump->trace = &dump->session->inputs.input[process->input].trace;
     dump->clock = process->clock;
     dump->bad_records = dump->bad_stacks = 0;
-    before = dump->trace->bad_records;
-    dump->reader = (struct reader){.trace = dump->trace};
+    before = process->trace->bad_records;
+    dump->reader = (struct reader){.trace = process->trace};
     dump_choice_init(&dump->chosen, &dump->session->chosen, process);
     while (!enough(dump) && (dump->piece = reader_next(&dump->reader, &chunk)) != NULL) dump_chunk(dump, &chunk);
-    known = before - (dump->trace->bad_records - before); /* the reader counts its bad records in both passes */
+    known = before - (process->trace->bad_records - before); /* the reader counts its bad records in both passes */
     say_bad(dump, known);
     reader_free(&dump->reader);
     dump_choice_free(&dump->chosen);

@@ -34,14 +34,13 @@ static void export(struct session *session, const struct process *p)
 {
     struct executions executions;
     struct et_counts counts;
-    struct trace *trace = &session->inputs.input[p->input].trace;
-    executions_read(&executions, trace);
+    executions_read(&executions, p->trace);
     if (!executions.edges) {
         complain(p->path, "has no records of libtorch's functions: record with TFI_TENSOR_ADDRESSES=1 and `ops` in "
                           "TFI_ACTIVITIES, under PyTorch 2.15");
         session->status = STATUS_NOTHING;
     } else if (out_open(&session->out, session->options.output)) {
-        et_write(&session->out, p, trace, &executions, &counts);
+        et_write(&session->out, p, &executions, &counts);
         say(session, p, &counts, &executions);
         session_end(session, true);
     } else {

@@ -480,10 +480,10 @@ static void put_head(struct et *et, const struct process *process)
     out_puts(et->out, ",\"nodes\":[");
 }
 
-void et_write(struct out *out, const struct process *process, const struct trace *trace,
-              const struct executions *executions, struct et_counts *counts)
+void et_write(struct out *out, const struct process *process, const struct executions *executions,
+              struct et_counts *counts)
 {
-    struct et et = {.out = out, .trace = trace, .executions = executions, .counts = counts, .ids = FIRST};
+    struct et et = {.out = out, .trace = process->trace, .executions = executions, .counts = counts, .ids = FIRST};
     *counts = (struct et_counts){0};
     et.open = mem_zero(executions->edges, sizeof *et.open);
     char *groups = has_groups(&et) ? NULL : groups_text(process);

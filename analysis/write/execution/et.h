@@ -15,7 +15,7 @@ struct et_counts {
     uint64_t failed;  /* nodes whose function failed: torch writes none */
 };
 
-void et_write(struct out *out, const struct process *process, const struct trace *trace,
-              const struct executions *executions, struct et_counts *counts);
+void et_write(struct out *out, const struct process *process, const struct executions *executions,
+              struct et_counts *counts);
 
 #endif
