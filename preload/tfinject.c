@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bare_thread.h"
 #include "base/files.h"
 #include "base/fmt.h"
 #include "base/process.h"
@@ -309,6 +310,43 @@ static void report_unmatched(const char *reason)
     if (strcmp(reason, "exec") != 0) tfi_unmatched_report(&tfi_trace_dir, tfi_python_here());
 }
 
+/* Writes all that follows the last record, in files. */
+static void write_end(const char *reason, bool outside)
+{
+    write_timing();
+    tfi_log_end();
+    bool whole = tfi_writer_finish(reason);
+    if (whole && outside) tfi_pool_remove();
+    else if (!tfi_writer_has_complained())
+        tfi_log(TFI_LOG_WARN, "the end of %s/%s.tfr cannot be written; keep its .live file: tfanalyze reads both",
+                tfi_trace_dir.path, tfi_trace_name);
+    tfi_run_ends(reason);
+}
+
+static struct {
+    struct tfi_bare_thread thread;
+    const char *reason;
+    bool outside;
+} end;
+
+static void write_end_there(void *data)
+{
+    (void)data;
+    tfi_inside = 1;
+    write_end(end.reason, end.outside);
+}
+
+/* Does that in a thread that has descriptors of its own, because the program has used up its own. */
+static bool write_end_elsewhere(const char *reason, bool outside)
+{
+    enum { MOST_MS = 60000 };
+    end.reason = reason;
+    end.outside = outside;
+    if (!tfi_bare_thread_start(&end.thread, write_end_there, NULL)) return false;
+    tfi_bare_thread_wait(&end.thread, MOST_MS);
+    return true;
+}
+
 void tfi_life_end(const char *reason)
 {
     uint32_t awake = TFI_AWAKE;
@@ -322,6 +360,7 @@ void tfi_life_end(const char *reason)
     cancel = tfi_cancel_off();
     tfi_signals_off();
     tfi_inside++;
+    bool has_room = tfi_dir_hold(&tfi_trace_dir) || errno != EMFILE;
     tfi_cupti_hold();
     tfi_looks_end();
     __atomic_store_n(&tfi_process->gen, 0, __ATOMIC_SEQ_CST);
@@ -333,14 +372,7 @@ void tfi_life_end(const char *reason)
     outside &= tfi_samples_finish();
     outside &= tfi_device_finish();
     if (outside) tfi_sums_finish();
-    write_timing();
-    tfi_log_end();
-    bool whole = tfi_writer_finish(reason);
-    if (whole && outside) tfi_pool_remove();
-    else if (!tfi_writer_has_complained())
-        tfi_log(TFI_LOG_WARN, "the end of %s/%s.tfr cannot be written; keep its .live file: tfanalyze reads both",
-                tfi_trace_dir.path, tfi_trace_name);
-    tfi_run_ends(reason);
+    if (has_room || !write_end_elsewhere(reason, outside)) write_end(reason, outside);
     tfi_dir_close(&tfi_trace_dir);
     tfi_inside--;
     __atomic_store_n(&ending, false, __ATOMIC_RELEASE);

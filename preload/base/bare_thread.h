@@ -3,20 +3,30 @@
 #define TFI_BARE_THREAD_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct tfi_bare_thread {
-    char *memory; /* stack and thread-local variables; kept for the next thread */
-    pid_t tid;    /* of the last thread */
-    pid_t alive;  /* futex: 0 once the thread has ended */
+    char *memory;   /* stack and thread-local variables; kept for the next thread */
+    pid_t tid;      /* of the last thread */
+    pid_t alive;    /* futex: 0 once the thread has ended */
+    uint32_t begun; /* futex: 1 once it has its own table of descriptors */
+    void (*run)(void *);
+    void *data;
 };
 
 /* Notes where thread-local variables lie. Called in the constructor. */
 void tfi_bare_thread_constructor(void);
 
-/* Starts `run(data)`, with all signals blocked; false if it can't be started. May be called anywhere: in a signal
+/* Starts `run(data)`, with all signals blocked and an empty table of descriptors; false if it can't be started. May be called anywhere: in a signal
  * handler, in the child of a fork, in an allocator. */
 bool tfi_bare_thread_start(struct tfi_bare_thread *thread, void (*run)(void *), void *data);
+
+/* Says which descriptor of the program's the next bare threads take over into their tables; -1: none. */
+void tfi_bare_thread_takes_over(int fd);
+
+/* True in a bare thread. */
+bool tfi_bare_thread_here(void);
 
 /* Waits at most `ms` milliseconds until the thread has ended; true if it has. */
 bool tfi_bare_thread_wait(struct tfi_bare_thread *thread, unsigned ms);

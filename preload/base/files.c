@@ -5,6 +5,10 @@
  * the directory's descriptor, never by a path. Files are created with O_EXCL and O_NOFOLLOW: nothing is overwritten.
  * Files that we did not create are opened with O_NONBLOCK and O_NOCTTY and read only if they are regular.
  *
+ * A program relies on the lowest free number when it opens a file. So a thread of the program holds none of ours beyond
+ * the hook that it is in, and a bare thread, which may open files at any moment, has a table of descriptors of its own:
+ * only there a file stays open.
+ *
  * This code must run with less than a page of stack, so paths lie in static memory. The memory belongs to the walk,
  * which a lock restricts to one thread at a time. A thread that does not get the lock within 100 ms fails with EBUSY.
  */
@@ -18,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/bare_thread.h"
 #include "base/fmt.h"
 #include "base/sys.h"
 #include "base/tfi.h"
@@ -37,22 +42,13 @@ static void close_raw(int fd)
     errno = error;
 }
 
-/* Where RLIMIT_NOFILE leaves no number from here on, no descriptor is held between two uses: the program may need all,
- * or look at each. Below 64 the kernel's descriptor table need not grow, which takes milliseconds with threads. */
-#define LOWEST_HELD 60
-
-static void let_go(int *fd)
-{
-    if (*fd < 0 || *fd >= LOWEST_HELD) return;
-    close_raw(*fd);
-    *fd = -1;
-}
-
-/* Moves a descriptor out of the range of numbers that programs expect to get. Takes ownership of `fd`; returns the new
- * one, or `fd` itself. */
+/* Moves a descriptor out of the range of numbers that other threads of the program expect to get meanwhile. Takes
+ * ownership of `fd`; returns the new one, or `fd` itself. Below 64 the kernel's table need not grow, which takes
+ * milliseconds with threads. */
 static int high_fd(int fd)
 {
-    int high = fd < 0 ? -1 : (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, LOWEST_HELD);
+    const long lowest = 60;
+    int high = fd < 0 || tfi_bare_thread_here() ? -1 : (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, lowest);
     if (high < 0) return fd;
     close_raw(fd);
     return high;
@@ -150,6 +146,21 @@ static bool begin_walk(void)
     return false;
 }
 
+/* ---- a directory ---- */
+
+static bool is_dir(const struct tfi_dir *dir, int fd)
+{
+    return is_file(fd, dir->device, dir->inode);
+}
+
+/* Closes the descriptor of the program's table. */
+static void close_dir(struct tfi_dir *dir)
+{
+    if (dir->inode && is_dir(dir, dir->fd)) close_raw(dir->fd);
+    dir->fd = -1;
+    dir->users = 0;
+}
+
 static bool open_path(struct tfi_dir *dir, const char *path, bool make)
 {
     struct stat st;
@@ -164,9 +175,14 @@ static bool open_path(struct tfi_dir *dir, const char *path, bool make)
         close_raw(fd);
         return false;
     }
-    dir->fd = fd;
     dir->device = st.st_dev;
     dir->inode = st.st_ino;
+    if (tfi_bare_thread_here()) {
+        close_raw(fd);
+    } else {
+        dir->fd = fd;
+        dir->users = 1;
+    }
     return true;
 }
 
@@ -180,36 +196,94 @@ bool tfi_dir_open(struct tfi_dir *dir, const char *path)
     return open_path(dir, path, false);
 }
 
-static int open_again(struct tfi_dir *dir)
+void tfi_dir_has_mapped(struct tfi_dir *dir, const void *start, size_t bytes)
 {
-    if (!begin_walk()) return -1;
-    int fd = is_file(dir->fd, dir->device, dir->inode) ? dir->fd : walk_to(dir->path, false);
-    if (fd >= 0 && fd != dir->fd && !is_file(fd, dir->device, dir->inode)) {
-        close_raw(fd);
-        fd = -1;
-        errno = ESTALE;
-    }
-    if (fd >= 0 && fd != dir->fd) dir->fd = high_fd(fd);
-    tfi_unlock(&walk.lock);
-    return fd < 0 ? -1 : dir->fd;
+    dir->mapped = start;
+    dir->mapped_bytes = bytes;
 }
 
-int tfi_dir_fd(struct tfi_dir *dir)
+/* Walks to where the directory was moved: the kernel knows the path of a file in it that is mapped. */
+static int walk_after(const struct tfi_dir *dir)
 {
-    int fd = dir->fd;
-    return is_file(fd, dir->device, dir->inode) ? fd : open_again(dir);
+    char link[80];
+    uintptr_t start = (uintptr_t)dir->mapped;
+    tfi_fmt(link, sizeof link, "/proc/self/map_files/%lx-%lx", (unsigned long)start,
+            (unsigned long)(start + dir->mapped_bytes));
+    long length = start ? syscall(SYS_readlinkat, AT_FDCWD, link, walk.rest, sizeof walk.rest - 1) : -1;
+    if (length <= 0) return -1;
+    walk.rest[length] = 0;
+    char *slash = strrchr(walk.rest, '/');
+    if (!slash) return -1;
+    *slash = 0;
+    return walk_from(open_at(AT_FDCWD, "/", O_PATH), false);
+}
+
+/* Opens the directory anew, where it is now; the caller owns the lock of the walk. */
+static int find_dir(const struct tfi_dir *dir)
+{
+    int fd = walk_to(dir->path, false), error = errno;
+    if (is_dir(dir, fd)) return fd;
+    if (fd >= 0) {
+        close_raw(fd);
+        error = ESTALE;
+    }
+    fd = error == ESTALE || error == ENOENT || error == ENOTDIR ? walk_after(dir) : -1;
+    if (is_dir(dir, fd)) return fd;
+    if (fd >= 0) close_raw(fd);
+    errno = error;
+    return -1;
+}
+
+/* Returns a descriptor of the directory until leave_dir(); -1 with errno set, ESTALE if its path leads elsewhere now. */
+static int enter_dir(struct tfi_dir *dir)
+{
+    int fd = -1;
+    if (!begin_walk()) return -1;
+    if (tfi_bare_thread_here()) {
+        fd = find_dir(dir);
+    } else {
+        if (!is_dir(dir, dir->fd)) dir->fd = high_fd(find_dir(dir));
+        if (dir->fd >= 0) dir->users++;
+        fd = dir->fd;
+    }
+    tfi_unlock(&walk.lock);
+    return fd;
+}
+
+static void leave_dir(struct tfi_dir *dir, int fd)
+{
+    int error = errno;
+    if (fd >= 0 && tfi_bare_thread_here()) close_raw(fd);
+    else if (fd >= 0) tfi_dir_rest(dir);
+    errno = error;
+}
+
+bool tfi_dir_hold(struct tfi_dir *dir)
+{
+    return tfi_bare_thread_here() || enter_dir(dir) >= 0;
 }
 
 void tfi_dir_rest(struct tfi_dir *dir)
 {
-    if (is_file(dir->fd, dir->device, dir->inode)) let_go(&dir->fd);
+    if (tfi_bare_thread_here() || !begin_walk()) return;
+    if (dir->users <= 1) close_dir(dir);
+    else dir->users--;
+    tfi_unlock(&walk.lock);
 }
 
 void tfi_dir_close(struct tfi_dir *dir)
 {
-    if (dir->inode && is_file(dir->fd, dir->device, dir->inode)) close_raw(dir->fd);
-    dir->fd = -1;
+    close_dir(dir);
     dir->device = dir->inode = 0;
+    dir->mapped = NULL;
+}
+
+bool tfi_dir_system(struct tfi_dir *dir, struct statfs *fs)
+{
+    int at = enter_dir(dir);
+    bool known = at >= 0 && fstatfs(at, fs) == 0;
+    leave_dir(dir, at);
+    return known;
 }
 
 /* ---- names in a directory ---- */
@@ -219,12 +293,18 @@ static int open_in(struct tfi_dir *dir, const char *name, int flags)
 {
     int fd = -1;
     for (int again = 0; again < 10; again++) {
-        int at = tfi_dir_fd(dir);
+        int at = enter_dir(dir);
         if (at < 0) return -1;
         fd = open_at(at, name, flags | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+        leave_dir(dir, at);
         if (fd >= 0 || errno != EBADF) break;
     }
     return fd;
+}
+
+int tfi_dir_list(struct tfi_dir *dir)
+{
+    return open_in(dir, ".", O_RDONLY | O_DIRECTORY);
 }
 
 int tfi_dir_create(struct tfi_dir *dir, const char *name, int flags)
@@ -237,8 +317,10 @@ int tfi_dir_create(struct tfi_dir *dir, const char *name, int flags)
 
 bool tfi_dir_look(struct tfi_dir *dir, const char *name, struct stat *st)
 {
-    int at = tfi_dir_fd(dir);
-    return at >= 0 && tfi_fstatat(at, name, st, AT_SYMLINK_NOFOLLOW) == 0;
+    int at = enter_dir(dir);
+    bool known = at >= 0 && tfi_fstatat(at, name, st, AT_SYMLINK_NOFOLLOW) == 0;
+    leave_dir(dir, at);
+    return known;
 }
 
 bool tfi_dir_has(struct tfi_dir *dir, const char *name)
@@ -249,8 +331,10 @@ bool tfi_dir_has(struct tfi_dir *dir, const char *name)
 
 bool tfi_dir_remove(struct tfi_dir *dir, const char *name)
 {
-    int at = tfi_dir_fd(dir);
-    return at >= 0 && syscall(SYS_unlinkat, at, name, 0) == 0;
+    int at = enter_dir(dir);
+    bool removed = at >= 0 && syscall(SYS_unlinkat, at, name, 0) == 0;
+    leave_dir(dir, at);
+    return removed;
 }
 
 static bool is_own(const struct stat *st)
@@ -315,46 +399,31 @@ ssize_t tfi_read_file(const char *path, char *buf, size_t size)
     return -1;
 }
 
-/* ---- a file of the kernel ---- */
-
-bool tfi_kernel_file_open(struct tfi_kernel_file *file, const char *path)
-{
-    struct stat st;
-    *file = (struct tfi_kernel_file){.fd = high_fd(open_at(AT_FDCWD, path, O_RDONLY))};
-    if (file->fd >= 0 && file->fd < LOWEST_HELD) close_raw(file->fd);
-    if (file->fd < LOWEST_HELD || tfi_fstat(file->fd, &st) != 0) return false;
-    file->device = st.st_dev;
-    file->inode = st.st_ino;
-    return true;
-}
-
-ssize_t tfi_kernel_file_read(struct tfi_kernel_file *file, char *buf, size_t size)
-{
-    if (!file->inode || !is_file(file->fd, file->device, file->inode)) return -1;
-    ssize_t n = syscall(SYS_pread64, file->fd, buf, size - 1, 0);
-    if (n >= 0) buf[n] = 0;
-    return n;
-}
-
-void tfi_kernel_file_close(struct tfi_kernel_file *file)
-{
-    if (file->inode && is_file(file->fd, file->device, file->inode)) close_raw(file->fd);
-    *file = (struct tfi_kernel_file){.fd = -1};
-}
-
 /* ---- a file that is appended to ---- */
+
+/* The number of the file in the table of descriptors that the calling thread uses. */
+static int *number_of(struct tfi_file *file)
+{
+    return tfi_bare_thread_here() ? &file->bare_fd : &file->fd;
+}
+
+static bool is_open(struct tfi_file *file)
+{
+    return is_file(*number_of(file), file->device, file->inode);
+}
 
 bool tfi_file_create(struct tfi_file *file, struct tfi_dir *dir, const char *name)
 {
     struct stat st;
-    file->fd = -1;
+    file->fd = file->bare_fd = -1;
+    file->kept = false;
     int fd = tfi_dir_create(dir, name, O_WRONLY | O_APPEND);
     if (fd < 0) return false;
     if (tfi_fstat(fd, &st) != 0) {
         close_raw(fd);
         return false;
     }
-    file->fd = fd;
+    *number_of(file) = fd;
     file->device = st.st_dev;
     file->inode = st.st_ino;
     file->dir = dir;
@@ -362,15 +431,13 @@ bool tfi_file_create(struct tfi_file *file, struct tfi_dir *dir, const char *nam
     return true;
 }
 
-static bool is_open(const struct tfi_file *file)
-{
-    return is_file(file->fd, file->device, file->inode);
-}
-
-/* Makes file->fd refer to our file, reopening it if needed; false with errno set if it can't. */
-static bool check_file(struct tfi_file *file)
+bool tfi_file_open(struct tfi_file *file)
 {
     if (is_open(file)) return true;
+    if (file->kept && is_file(file->fd, file->device, file->inode)) { /* taken over from the program's table */
+        file->bare_fd = file->fd;
+        return true;
+    }
     int fd = open_in(file->dir, file->name, O_WRONLY | O_APPEND);
     if (fd < 0) return false;
     if (!is_file(fd, file->device, file->inode)) {
@@ -378,14 +445,14 @@ static bool check_file(struct tfi_file *file)
         errno = ESTALE;
         return false;
     }
-    file->fd = high_fd(fd);
+    *number_of(file) = high_fd(fd);
     return true;
 }
 
 bool tfi_file_is_gone(struct tfi_file *file)
 {
     struct stat st;
-    if (is_open(file) && tfi_fstat(file->fd, &st) == 0 && st.st_nlink > 0) return false;
+    if (is_open(file) && tfi_fstat(*number_of(file), &st) == 0 && st.st_nlink > 0) return false;
     if (!tfi_dir_look(file->dir, file->name, &st)) return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
     return st.st_dev != file->device || st.st_ino != file->inode;
 }
@@ -398,22 +465,29 @@ bool tfi_file_has_room(uint64_t size)
     return false;
 }
 
-static void rest(struct tfi_file *file)
+void tfi_file_rest(struct tfi_file *file)
 {
-    if (is_open(file)) let_go(&file->fd);
-    tfi_dir_rest(file->dir);
+    if (!tfi_bare_thread_here() && !file->kept) tfi_file_close(file);
 }
 
-static bool append(struct tfi_file *file, uint64_t *size, struct iovec *parts, int count)
+void tfi_file_keep(struct tfi_file *file)
+{
+    if (file->kept || !tfi_file_open(file)) return;
+    file->kept = true;
+    tfi_dir_hold(file->dir);
+    tfi_bare_thread_takes_over(file->fd);
+}
+
+bool tfi_file_append(struct tfi_file *file, uint64_t *size, struct iovec *parts, int count)
 {
     size_t bytes = 0, done = 0;
-    int again = 100; /* a program that closes all descriptors may do so between check_file() and the write */
+    int again = 100; /* a program that closes all descriptors may do so between tfi_file_open() and the write */
     for (int i = 0; i < count; i++) bytes += parts[i].iov_len;
-    if (!check_file(file) || !tfi_file_has_room(*size + bytes)) return false;
+    if (!tfi_file_open(file) || !tfi_file_has_room(*size + bytes)) return false;
     while (done < bytes) {
-        ssize_t n = syscall(SYS_writev, file->fd, parts, count);
+        ssize_t n = syscall(SYS_writev, *number_of(file), parts, count);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && errno == EBADF && again-- > 0 && check_file(file)) continue;
+        if (n < 0 && errno == EBADF && again-- > 0 && tfi_file_open(file)) continue;
         if (n <= 0) break;
         done += (size_t)n;
         for (; count > 0 && (size_t)n >= parts->iov_len; parts++, count--) n -= (ssize_t)parts->iov_len;
@@ -427,25 +501,19 @@ static bool append(struct tfi_file *file, uint64_t *size, struct iovec *parts, i
     }
     /* Half a block would only be damage to a reader: truncate the file. */
     int error = errno;
-    if (done > 0 && syscall(SYS_ftruncate, file->fd, *size) != 0) *size += done;
+    if (done > 0 && syscall(SYS_ftruncate, *number_of(file), *size) != 0) *size += done;
     errno = error ? error : ENOSPC;
     return false;
 }
 
-bool tfi_file_append(struct tfi_file *file, uint64_t *size, struct iovec *parts, int count)
-{
-    bool done = append(file, size, parts, count);
-    if (TFI_UNLIKELY(file->fd < LOWEST_HELD || file->dir->fd < LOWEST_HELD)) rest(file);
-    return done;
-}
-
 bool tfi_file_rename(struct tfi_file *file, const char *name)
 {
-    int at = tfi_dir_fd(file->dir);
+    int at = enter_dir(file->dir);
     bool ok = at >= 0 && syscall(SYS_renameat2, at, file->name, at, name, RENAME_NOREPLACE) == 0;
     /* The fallback for file systems that do not support RENAME_NOREPLACE. */
     if (!ok && at >= 0 && (errno == EINVAL || errno == ENOSYS) && !tfi_dir_has(file->dir, name))
         ok = syscall(SYS_renameat, at, file->name, at, name) == 0;
+    leave_dir(file->dir, at);
     if (ok) tfi_file_close(file);
     else tfi_file_remove(file);
     return ok;
@@ -461,6 +529,10 @@ void tfi_file_remove(struct tfi_file *file)
 
 void tfi_file_close(struct tfi_file *file)
 {
-    if (file->fd >= 0 && is_open(file)) close_raw(file->fd);
-    file->fd = -1;
+    int *fd = number_of(file);
+    if (*fd >= 0 && is_open(file)) close_raw(*fd);
+    *fd = -1;
+    if (fd != &file->fd || !file->kept) return;
+    file->kept = false;
+    tfi_bare_thread_takes_over(-1);
 }

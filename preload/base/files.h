@@ -6,34 +6,44 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/uio.h>
 
 #define TFI_PATH_BYTES 4096
 #define TFI_NAME_BYTES 256
 
-/* A directory that was opened once. Programs close descriptors that are not theirs: each use checks that the number
- * still means this directory, and opens the directory again if it does not. All zero: none. */
+/* A directory that was opened once. In the program's table of descriptors it is open only while somebody uses it. Programs
+ * close descriptors that are not theirs: each use checks that the number still means this directory. All zero: none. */
 struct tfi_dir {
     int fd; /* O_PATH */
+    uint32_t users;
     uint64_t device, inode;
+    const void *mapped; /* a file in it, from its start; NULL: none */
+    size_t mapped_bytes;
     char path[TFI_PATH_BYTES];
 };
 
 /* Makes a directory and its parents and opens it. `path` is absolute. A link on the way is followed only if our user or
- * root owns it. False with errno set, ELOOP for another user's link. */
+ * root owns it. False with errno set, ELOOP for another user's link. The caller uses it until tfi_dir_rest(). */
 bool tfi_dir_make(struct tfi_dir *dir, const char *path);
 /* The same without making anything. */
 bool tfi_dir_open(struct tfi_dir *dir, const char *path);
 
-/* The directory's descriptor; -1 with errno set, ESTALE if its path leads elsewhere now. Any thread. */
-int tfi_dir_fd(struct tfi_dir *dir);
-/* Closes the descriptor until the next use if the program may need its number, because RLIMIT_NOFILE is small. */
+/* Begins and ends a use, so that several calls open the directory once. The first is false with errno set if it cannot be
+ * opened. */
+bool tfi_dir_hold(struct tfi_dir *dir);
 void tfi_dir_rest(struct tfi_dir *dir);
 void tfi_dir_close(struct tfi_dir *dir);
+/* Notes where a file of the directory is mapped, by which a directory is found that was moved. */
+void tfi_dir_has_mapped(struct tfi_dir *dir, const void *start, size_t bytes);
+/* Reads the status of its file system; false with errno set. */
+bool tfi_dir_system(struct tfi_dir *dir, struct statfs *fs);
+/* Opens the directory to list its names; -1 with errno set. The caller closes it soon. */
+int tfi_dir_list(struct tfi_dir *dir);
 
 /* Creates a file in the directory with mode 0600, whatever the umask is; never opens an existing file or follows a
  * link.
- * -1 with errno set. The descriptor's number is out of the range that programs use. */
+ * -1 with errno set. The caller closes it soon. */
 int tfi_dir_create(struct tfi_dir *dir, const char *name, int flags);
 /* True if the name is taken, by any kind of file. */
 bool tfi_dir_has(struct tfi_dir *dir, const char *name);
@@ -51,7 +61,9 @@ bool tfi_dir_add_line(struct tfi_dir *dir, const char *name, const char *line);
 
 /* A file of ours. Each use checks it, as with a directory. */
 struct tfi_file {
-    int fd;
+    int fd;      /* in the program's table of descriptors, until tfi_file_rest() */
+    int bare_fd; /* in that of a bare thread: of one at a time */
+    bool kept;   /* stays open in the program's table */
     uint64_t device, inode;
     struct tfi_dir *dir;
     char name[TFI_NAME_BYTES];
@@ -59,6 +71,13 @@ struct tfi_file {
 
 /* Creates a new file for appending; false with errno set. */
 bool tfi_file_create(struct tfi_file *file, struct tfi_dir *dir, const char *name);
+/* Opens it again if it is not open; false with errno set. Each use does that by itself. */
+bool tfi_file_open(struct tfi_file *file);
+/* Closes it in the program's table until the next use. */
+void tfi_file_rest(struct tfi_file *file);
+/* Opens it there, with its directory, until tfi_file_close(), because the program is about to lose the right or the way to the file. Bare threads
+ * that begin later take it over. */
+void tfi_file_keep(struct tfi_file *file);
 /* False, with errno set, if a file of this size would pass RLIMIT_FSIZE. */
 bool tfi_file_has_room(uint64_t size);
 /* Appends all parts or nothing at `*size`; false with errno set. Checks RLIMIT_FSIZE first, because a write beyond it
@@ -75,18 +94,5 @@ void tfi_file_close(struct tfi_file *file);
 /* Reads a small regular file whole, zero-terminated. Returns the length, or -1 with errno set, EINVAL if it is not a
  * regular file. A FIFO does not make the caller wait. */
 ssize_t tfi_read_file(const char *path, char *buf, size_t size);
-
-/* A file of the kernel that is read again and again (/proc, cgroups). It stays open; each use checks that the number still
- * means this file. All zero: none. */
-struct tfi_kernel_file {
-    int fd;
-    uint64_t device, inode; /* inode 0: none */
-};
-
-/* Opens it; false if there is none, or if the program may need the number because RLIMIT_NOFILE is small. */
-bool tfi_kernel_file_open(struct tfi_kernel_file *file, const char *path);
-/* Reads it from its start, zero-terminated. Returns the length, or -1 if the program has closed it. */
-ssize_t tfi_kernel_file_read(struct tfi_kernel_file *file, char *buf, size_t size);
-void tfi_kernel_file_close(struct tfi_kernel_file *file);
 
 #endif

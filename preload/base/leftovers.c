@@ -59,7 +59,7 @@ void tfi_leftovers_remove(struct tfi_dir *dir)
     long bytes;
     size_t length = tfi_fmt(begin, sizeof begin, "tfinject.%u.", (unsigned)geteuid());
     if (!entries) return;
-    int fd = (int)syscall(SYS_openat, tfi_dir_fd(dir), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    int fd = tfi_dir_list(dir);
     while (fd >= 0 && (bytes = syscall(SYS_getdents64, fd, entries, (size_t)ROOM)) > 0) {
         for (long at = 0; at < bytes;) {
             const struct entry *e = (const struct entry *)(entries + at);

@@ -1,8 +1,7 @@
 /* samples.c - samples the process over time: its threads, its memory and that of its cgroup.
  *
  * The first sample is taken at wake, the last one at the end, and between them the background thread takes one each second
- * while it runs: nothing on the program's path. Its files stay open, because opening one takes for a moment a number that the
- * program may be about to get. If the program closes them, there are no more samples.
+ * while it runs: nothing on the program's path.
  */
 #include "control/samples.h"
 
@@ -26,8 +25,8 @@
 /* Numbers of fields in /proc/self/stat; see proc(5). */
 enum { FIELD_STATE = 3, FIELD_THREADS = 20, FIELD_PAGES = 24 };
 
-static struct tfi_lock lock; /* of all below */
-static struct tfi_kernel_file process, cgroup;
+static struct tfi_lock lock;             /* of all below */
+static char cgroup[TFI_PATH_BYTES + 64]; /* the file that has its memory; empty: none */
 static struct tfi_thread lane;
 static uint32_t gen;  /* of the trace */
 static uint64_t next; /* tfi_monotonic_ms() of the next sample; 0: none */
@@ -50,12 +49,12 @@ static bool parse(char *text, size_t bytes, struct tfi_rec_process_sample *sampl
 static bool read_sample(struct tfi_rec_process_sample *sample)
 {
     static char text[1024];
-    ssize_t bytes = tfi_kernel_file_read(&process, text, sizeof text);
+    ssize_t bytes = tfi_read_file("/proc/self/stat", text, sizeof text);
     sample->time = tfi_ticks();
     if (bytes <= 0 || !parse(text, (size_t)bytes, sample)) return false;
     uint32_t own = tfi_workers_alive();
     sample->threads -= own < sample->threads ? own : 0;
-    bytes = tfi_kernel_file_read(&cgroup, text, sizeof text);
+    bytes = *cgroup ? tfi_read_file(cgroup, text, sizeof text) : -1;
     sample->cgroup = bytes > 0 ? strtoul(text, NULL, 10) : 0;
     return true;
 }
@@ -63,12 +62,9 @@ static bool read_sample(struct tfi_rec_process_sample *sample)
 static void take_sample(struct tfi_thread *to)
 {
     struct tfi_rec_process_sample sample = {0};
-    if (!read_sample(&sample)) {
-        __atomic_store_n(&next, 0, __ATOMIC_RELAXED);
-        return;
-    }
-    TFI_WRITE(to, process_sample, .threads = sample.threads, .time = sample.time, .resident = sample.resident,
-              .cgroup = sample.cgroup);
+    if (read_sample(&sample))
+        TFI_WRITE(to, process_sample, .threads = sample.threads, .time = sample.time, .resident = sample.resident,
+                  .cgroup = sample.cgroup);
     __atomic_store_n(&next, tfi_monotonic_ms() + INTERVAL_MS, __ATOMIC_RELAXED);
 }
 
@@ -94,13 +90,10 @@ const struct tfi_job tfi_samples_job = {.work = work, .wait = wait_at_most};
 
 void tfi_samples_awake(struct tfi_thread *t)
 {
-    static char path[TFI_PATH_BYTES + 64];
     if (!tfi_lock_within(&lock, 0)) return;
     gen = t->gen;
-    if (tfi_kernel_file_open(&process, "/proc/self/stat")) {
-        if (tfi_machine_cgroup_memory(path, sizeof path)) tfi_kernel_file_open(&cgroup, path);
-        take_sample(t);
-    }
+    if (!tfi_machine_cgroup_memory(cgroup, sizeof cgroup)) *cgroup = 0;
+    take_sample(t);
     tfi_unlock(&lock);
 }
 
@@ -112,8 +105,6 @@ bool tfi_samples_finish(void)
     __atomic_store_n(&next, 0, __ATOMIC_RELAXED);
     tfi_lane_close(&lane);
     if (is_read) tfi_writer_append_own(&last, sizeof last); /* the lane's chunk would start the background thread */
-    tfi_kernel_file_close(&process);
-    tfi_kernel_file_close(&cgroup);
     tfi_unlock(&lock);
     return true;
 }
@@ -123,6 +114,4 @@ void tfi_samples_restart(void)
     lock = (struct tfi_lock){0};
     lane.gen = 0;
     next = 0;
-    tfi_kernel_file_close(&process);
-    tfi_kernel_file_close(&cgroup);
 }

@@ -123,7 +123,7 @@ static bool read_words(char *text, struct tfi_wish *wish)
 
 static struct tfi_wish ask_file(void)
 {
-    char text[FILE_BYTES];
+    static char text[FILE_BYTES]; /* one thread asks at a time, with little stack */
     struct tfi_wish wish;
     if (tfi_read_file(tfi_config.trigger.path, text, sizeof text) < 0) {
         if (errno == EINVAL && !told_kind)

@@ -2,7 +2,7 @@
  *
  * The kernel keeps credentials by thread, and libc changes those of all threads that it knows. It does not know the
  * background thread (base/bare_thread.c): that would keep the rights that the program gives up. The next closed chunk
- * starts it again, with the new credentials.
+ * starts it again, with the new credentials. They may not open the trace, which therefore stays open from here on.
  */
 #include <errno.h>
 #include <grp.h>
@@ -10,12 +10,14 @@
 
 #include "hooks/hooks.h"
 #include "record/background.h"
+#include "record/writer.h"
 
 #define CHANGE(name, params, args)                                                                                     \
     TFI_EXPORT int name params                                                                                         \
     {                                                                                                                  \
         int(*real) params = (int(*) params)tfi_real(TFI_HOOK_##name);                                                  \
         int result = -1;                                                                                               \
+        tfi_writer_keep();                                                                                             \
         tfi_background_before_fork();                                                                                  \
         if (real) result = real args;                                                                                  \
         else errno = ENOSYS;                                                                                           \

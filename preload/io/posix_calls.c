@@ -18,6 +18,8 @@
 
 #include "io/descriptors.h"
 #include "io/io.h"
+#include "record/background.h"
+#include "record/writer.h"
 
 /* An aio request. The program must keep it valid, and libc reads it as well. */
 #define AIO(request)                                                                                                   \
@@ -141,6 +143,23 @@ TFI_EXPORT int fcntl64(int fd, int command, ...)
     void *argument = va_arg(list, void *);
     va_end(list);
     return fcntl_at(TFI_HOOK_fcntl64, (fcntl_function *)tfi_real(TFI_HOOK_fcntl64), fd, command, argument);
+}
+
+/* ---- another root ---- */
+
+/* No path leads to the trace any more, so it stays open, and the next background thread takes it over. */
+TFI_EXPORT int chroot(const char *path)
+{
+    int (*real)(const char *) = (int (*)(const char *))tfi_real(TFI_HOOK_chroot);
+    struct tfi_io io = {PATH(path), EFFECT(MOVES_AWAY)};
+    if (TFI_UNLIKELY(!real)) return errno = ENOSYS, -1;
+    bool entered = tfi_io_on && tfi_io_enter(&io, TFI_HOOK_chroot);
+    tfi_writer_keep();
+    tfi_background_before_fork();
+    int result = real(path);
+    if (entered) tfi_io_leave(&io, result);
+    tfi_background_after_fork();
+    return result;
 }
 
 /* ---- many descriptors ---- */

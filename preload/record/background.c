@@ -49,6 +49,12 @@ static bool work(const struct crew *crew)
     return false;
 }
 
+static void end_jobs(const struct crew *crew)
+{
+    for (unsigned i = 0; i < crew->nr_jobs; i++)
+        if (crew->jobs[i]->last) crew->jobs[i]->last();
+}
+
 static unsigned longest_sleep(const struct crew *crew)
 {
     unsigned ms = LONGEST_MS;
@@ -69,7 +75,10 @@ static void loop(struct tfi_worker *self)
     int status;
     for (;;) {
         uint32_t seen = tfi_worker_signals(self);
-        if (tfi_worker_must_stop(self)) return;
+        if (tfi_worker_must_stop(self)) {
+            end_jobs(crew);
+            return;
+        }
         if (work(crew)) continue;
         if (tfi_worker_is_left_alone(self, &status)) {
             tfi_worker_end_process(self, status);

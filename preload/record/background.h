@@ -15,6 +15,8 @@ struct tfi_job {
     /* True while work() is in a call of another library that may hang: it holds no lock and no part of the trace then.
      * NULL: never. */
     bool (*calling)(void);
+    /* Called when the thread ends; NULL: nothing. */
+    void (*last)(void);
 };
 
 /* For wait(): the milliseconds until `next`, a time of tfi_monotonic_ms(), at least 1 and at most `most`. */

@@ -88,7 +88,7 @@ static bool unsuitable(struct tfi_dir *dir)
                                      0x01021997 /* 9p */,
                                      0x00c36400 /* Ceph */};
     struct statfs fs;
-    if (fstatfs(tfi_dir_fd(dir), &fs) != 0) return true;
+    if (!tfi_dir_system(dir, &fs)) return true;
     for (size_t i = 0; i < TFI_COUNT(types); i++)
         if ((uint32_t)fs.f_type == types[i]) return true;
     return false;
@@ -191,6 +191,7 @@ static void *map_file(struct tfi_dir *dir, const char *name)
     place.device = st.st_dev;
     place.inode = st.st_ino;
     tfi_fmt(place.name, sizeof place.name, "%s", name);
+    tfi_dir_has_mapped(dir, p, TFI_POOL_BYTES);
     return p;
 }
 
@@ -254,6 +255,7 @@ bool tfi_pool_open(struct tfi_dir *dir, const char *name, const char *live_dir)
     forget_pages();
     tfi_dir_close(&elsewhere);
     tfi_live = map_somewhere(dir, name, live_dir);
+    tfi_dir_rest(&elsewhere);
     if (!tfi_live) return false;
     tfi_drops = tfi_live->drops;
     nr_small = TFI_NR_SMALL;

@@ -28,6 +28,8 @@
 #include "record/worker.h"
 
 #define RING 2048u /* more than there are chunks */
+#define STOP_MS 500u
+#define LAST_MS 60000u /* for the end of the trace, once the background thread writes it */
 #define BEHIND ((TFI_POOL_BYTES / TFI_LARGE_BYTES) / 2)
 
 static struct tfi_file file;
@@ -51,6 +53,13 @@ static struct {
 } queue;
 
 static struct tfi_encoder *encoder;
+
+/* In the program's table of descriptors the file is open only while a thread has the lock. */
+static void unlock_trace(void)
+{
+    tfi_file_rest(&file);
+    tfi_unlock(&trace.lock);
+}
 
 /* A file that has its head only belongs to a process that was killed before it recorded anything; an empty one to a full
  * disk. */
@@ -170,6 +179,7 @@ void tfi_writer_begin(const struct tfi_text *info)
 {
     trace.info = info;
     begin_writing();
+    tfi_file_rest(&file);
 }
 
 /* Room that chunks leave for the blocks of the end, so that a full trace can still say that it is full. */
@@ -211,7 +221,7 @@ bool tfi_writer_reset_strings(void)
         tfi_pool_use_strings(0);
         trace.strings_done = 0;
     }
-    tfi_unlock(&trace.lock);
+    unlock_trace();
     return ok;
 }
 
@@ -238,7 +248,7 @@ void tfi_writer_append_own(const void *row, uint32_t bytes)
 {
     if (!tfi_lock(&trace.lock)) return;
     if (!trace.ended && flush_strings()) append_library(row, bytes);
-    tfi_unlock(&trace.lock);
+    unlock_trace();
 }
 
 /* Appends the drop counts that changed since they were last in the trace. */
@@ -305,7 +315,7 @@ static bool append_one(struct tfi_chunk *chunk, bool pack, bool stays)
     int drop = TFI_DROP_LOCKED;
     if (locked || tfi_lock(&trace.lock)) {
         drop = trace.ended ? 0 : append_chunk(chunk, &head, payload);
-        if (!locked) tfi_unlock(&trace.lock);
+        if (!locked) unlock_trace();
     }
     if (drop && !(stays && drop == TFI_DROP_APPEND)) tfi_count_drop(drop, head.records);
     return drop != TFI_DROP_APPEND;
@@ -337,8 +347,6 @@ static bool append_waiting(void)
     tfi_pool_give(chunk);
     return true;
 }
-
-const struct tfi_job tfi_writer_job = {.work = append_waiting};
 
 bool tfi_writer_is_behind(void)
 {
@@ -414,19 +422,11 @@ static bool finish_one(struct tfi_chunk *chunk)
     return !lasts;
 }
 
-bool tfi_writer_finish(const char *reason)
+/* Writes the end of the trace. The caller has the lock, and no worker runs. */
+static bool write_end(const char *reason)
 {
-    bool whole = true;
-    /* A calling thread that hangs in another library's call owns nothing, and will see the stop request later. */
-    bool called = tfi_caller_stop(500) || tfi_caller_is_calling();
-    bool stopped = tfi_background_stop(500) && called;
     struct tfi_chunk *chunk;
-    if (!tfi_lock_within(&trace.lock, 500)) return false;
-    /* A thread that hangs in a write still owns the encoder and its chunk: the rest stays in the live file. */
-    if (!stopped) {
-        tfi_unlock(&trace.lock);
-        return false;
-    }
+    bool whole = true;
     if (!encoder) encoder = tfi_encoder_new(TFI_LARGE_BYTES);
     while ((chunk = take_waiting()) != NULL) whole &= finish_one(chunk);
     for (struct tfi_thread *t = tfi_threads(); t; t = t->all) {
@@ -436,9 +436,62 @@ bool tfi_writer_finish(const char *reason)
     if (begin_writing()) append_clock();
     tell_drops();
     whole &= flush_strings() && append_footer(reason);
+    return whole;
+}
+
+/* The end that the background thread writes, because it has the file open: the program may have lost the way to it. */
+static struct {
+    const char *reason; /* NULL: the thread ends for another reason */
+    bool begun, done, whole;
+} last;
+
+static void append_last(void)
+{
+    const char *reason = __atomic_load_n(&last.reason, __ATOMIC_ACQUIRE);
+    if (!reason || !tfi_lock_within(&trace.lock, STOP_MS)) return;
+    __atomic_store_n(&last.begun, true, __ATOMIC_RELEASE);
+    last.whole = write_end(reason);
+    last.done = trace.ended = true;
+    tfi_unlock(&trace.lock);
+}
+
+const struct tfi_job tfi_writer_job = {.work = append_waiting, .last = append_last};
+
+static bool stop_background(const char *reason)
+{
+    last.begun = last.done = false;
+    __atomic_store_n(&last.reason, reason, __ATOMIC_RELEASE);
+    bool stopped = tfi_background_stop(STOP_MS);
+    for (unsigned i = 0; !stopped && i < LAST_MS && __atomic_load_n(&last.begun, __ATOMIC_ACQUIRE); i += STOP_MS)
+        stopped = tfi_background_stop(STOP_MS);
+    __atomic_store_n(&last.reason, NULL, __ATOMIC_RELEASE);
+    return stopped;
+}
+
+bool tfi_writer_finish(const char *reason)
+{
+    /* A calling thread that hangs in another library's call owns nothing, and will see the stop request later. */
+    bool called = tfi_caller_stop(STOP_MS) || tfi_caller_is_calling();
+    bool stopped = stop_background(called ? reason : NULL) && called;
+    if (!tfi_lock_within(&trace.lock, STOP_MS)) return false;
+    /* A thread that hangs in a write still owns the encoder and its chunk: the rest stays in the live file. */
+    if (!stopped) {
+        unlock_trace();
+        return false;
+    }
+    bool whole = last.done ? last.whole : write_end(reason);
     trace.ended = true;
     if (tfi_writer_is_gone()) tell_gone();
     tfi_unlock(&trace.lock);
     tfi_file_close(&file);
     return whole;
+}
+
+void tfi_writer_keep(void)
+{
+    int error = errno;
+    if (!tfi_live || tfi_getpid() != tfi_trace_pid || !tfi_lock_within(&trace.lock, STOP_MS)) return;
+    if (!trace.ended) tfi_file_keep(&file);
+    tfi_unlock(&trace.lock);
+    errno = error;
 }

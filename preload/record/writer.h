@@ -47,6 +47,9 @@ bool tfi_writer_reset_strings(void);
 /* Ends the trace: appends the waiting chunks, every open chunk, then the footer. False if the .tfr is not complete. */
 bool tfi_writer_finish(const char *reason);
 
+/* Keeps the trace open in the program's table of descriptors, because the process is about to lose the right or the way to it. */
+void tfi_writer_keep(void);
+
 /* True if it has already warned that the trace can't be written or is gone. */
 bool tfi_writer_has_complained(void);
 

@@ -4,10 +4,8 @@
  * before is where it was: nothing else is read, and its period grows. The others' stacks are read (stacks.c). What a thread
  * waits in is told by /proc/self/task/TID/syscall.
  *
- * Descriptors. Opening that file in the program's table would give the program other numbers than without us for a moment,
- * and programs rely on the lowest free one. The thread therefore has a table of its own, which close_range(2) makes
- * empty; where the kernel cannot do that the file is not read. So this thread must not write the trace: it puts periods
- * into a ring, from which the background thread takes them (looks.c). It cannot write messages either.
+ * The thread does not write the trace: it puts periods into a ring, from which the background thread takes them
+ * (looks.c).
  *
  * Cost. If a look takes more than its share of a processor, the pauses become longer; the periods say so.
  */
@@ -62,7 +60,6 @@ static uint16_t *places;              /* their index + 1, by the address of the 
 static uint32_t nr_seen, round_number;
 static uint64_t round_time; /* ticks of the look before; 0: there was none */
 static uint64_t longest;    /* ticks: a period is no longer, but for its last look */
-static bool has_table;      /* of descriptors, for this thread alone */
 static bool looking;        /* in a look: the tables are not whole */
 static pid_t owner;         /* the process that all this is of */
 
@@ -153,7 +150,6 @@ static void read_call(struct tfi_look *look, const struct tfi_gil *gil)
     enum { FUTEX = SYS_futex };
     char path[48], text[256];
     look->flags |= TFI_SAMPLED_BLIND;
-    if (!has_table) return;
     tfi_fmt(path, sizeof path, "/proc/self/task/%u/syscall", look->tid);
     if (tfi_read_file(path, text, sizeof text) <= 0) return;
     look->flags &= ~(uint32_t)TFI_SAMPLED_BLIND;
@@ -322,12 +318,10 @@ static void take_short_turns(void)
 
 static void loop(struct tfi_worker *self)
 {
-    enum { OWN_TABLE = 2 }; /* CLOSE_RANGE_UNSHARE */
     uint64_t due = tfi_monotonic_ns(), cost = 0;
     int status;
     longest = (uint64_t)(1e9 / tfi_clock_ns_per_tick());
     take_short_turns();
-    has_table = syscall(SYS_close_range, 0u, ~0u, OWN_TABLE) == 0;
     if (!has_memory() || !tfi_outside.layout || tfi_outside.layout->gil < 0) return;
     for (;;) {
         uint32_t signals = tfi_worker_signals(self);

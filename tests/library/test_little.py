@@ -180,18 +180,88 @@ def test_no_descriptor_is_held_where_they_are_few(run):
     assert all(trace.complete for trace in scripted.traces(result.dir)) and len(iotrace.all_records(result.dir)) > 50
 
 
-SEEN = '''import os
+SEEN = '''import os, threading
+def seen(): return [fd for fd in range(3, os.sysconf("SC_OPEN_MAX")) if os.path.exists(f"/proc/self/fd/{fd}")]
 os.close(os.open("/dev/null", os.O_RDONLY))
-print([fd for fd in range(3, os.sysconf("SC_OPEN_MAX")) if os.path.exists(f"/proc/self/fd/{fd}")])
+first, own = seen(), None
+for i in range(20000):
+    os.close(os.open("/dev/null", os.O_RDONLY))
+    own = own or next((t for t in os.listdir("/proc/self/task") if int(t) != os.getpid()), None)
+print(first, seen(), own is not None)
 '''
 
 
-@pytest.mark.parametrize('limit, seen', [(40, []), (60, []), (100, [60, 61, 62, 63])])
-def test_descriptors_that_a_program_sees(run, limit, seen):
-    """A program with few descriptors finds none of ours among them; others find four, beyond those that they open themselves."""
+@pytest.mark.parametrize('limit', [40, 100, 1024])
+def test_descriptors_that_a_program_sees(run, limit):
+    """A program that lists its descriptors finds none of ours, before and after the background thread has opened the trace."""
     result = run(['bash', '-c', f'ulimit -n {limit}; exec "$0" -S -c "$1"', sys.executable, SEEN], iotrace.ON)
-    assert (result.rc, result.out, result.err) == (0, f'{seen}\n', '')
+    assert (result.rc, result.out, result.err) == (0, '[] [] True\n', '')
     assert all(trace.complete for trace in scripted.traces(result.dir))
+
+
+def test_the_lowest_free_number_is_the_programs(run, victim):
+    """A program that closes descriptors that are not its own, or opens files under their numbers, still gets the lowest free
+    number at each open, while the background thread writes."""
+    result = run([victim('lowest_number'), 60], iotrace.ON)
+    assert (result.rc, result.out, result.err) == (0, '0 other numbers\n', '')
+    assert len(iotrace.all_records(result.dir)) > 60 * 2 * 3000
+
+
+NONE_LEFT = '''import os, sys
+null = os.open("/dev/null", os.O_RDONLY)
+if sys.argv[1] == "long":
+    for i in range(20000): os.read(null, 1)
+try:
+    while True: os.dup(null)
+except OSError: pass
+for i in range(5): os.read(null, 1)
+os._exit(0)
+'''
+
+
+@pytest.mark.parametrize('length', ['short', 'long'])
+def test_no_descriptor_is_left_at_the_end(run, length):
+    """The end of the trace of a program that has used up its descriptors is written all the same."""
+    result = run(['bash', '-c', 'ulimit -n 64; exec "$0" -S -c "$1" "$2"', sys.executable, NONE_LEFT, length], iotrace.ON)
+    assert (result.rc, result.err) == (0, '')
+    trace = max(scripted.traces(result.dir), key=lambda trace: len(trace.records))  # bash has one too
+    assert trace.complete and not list(result.dir.glob('*.live'))
+    assert [r.name for r in iotrace.records(trace)][-5:] == ['read'] * 5
+
+
+WITHOUT_NEW_CALLS = '''import ctypes, os, sys
+libc = ctypes.CDLL(None)
+class Code(ctypes.Structure): _fields_ = [("code", ctypes.c_uint16), ("yes", ctypes.c_uint8), ("no", ctypes.c_uint8), ("k", ctypes.c_uint32)]
+class Filter(ctypes.Structure): _fields_ = [("length", ctypes.c_uint16), ("codes", ctypes.POINTER(Code))]
+refused = [436, 438]  # close_range and pidfd_getfd: ENOSYS
+codes = [(0x20, 0, 0, 0)] + [(0x15, len(refused) - i, 0, n) for i, n in enumerate(refused)] + [(0x06, 0, 0, 0x7fff0000), (0x06, 0, 0, 0x50026)]
+array = (Code * len(codes))(*(Code(*c) for c in codes))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(Filter(len(codes), array)), 0, 0) == 0
+os.environ["LD_PRELOAD"] = sys.argv[1]
+os.execv(sys.argv[2], sys.argv[2:])
+'''
+
+PIPE_END = '''import os
+def reads_its_end():
+    read, write = os.pipe()
+    os.close(write)
+    os.set_blocking(read, False)
+    end = os.read(read, 1) == b""
+    os.close(read)
+    return end
+os.close(os.open("/dev/null", os.O_RDONLY))
+print(all(reads_its_end() for i in range(20000)), [fd for fd in range(3, 64) if os.path.exists(f"/proc/self/fd/{fd}")], len(os.listdir("/proc/self/task")))
+'''
+
+
+@pytest.mark.parametrize('kernel', ['now', 'old'])
+def test_no_copy_of_a_descriptor_is_left(run, lib, kernel):
+    """The background thread keeps no copy of the program's descriptors: a pipe whose only writer is closed has its end at once. On
+    kernels without close_range too."""
+    program = [sys.executable, '-S', '-c', PIPE_END]
+    result = run(program if kernel == 'now' else [sys.executable, '-c', WITHOUT_NEW_CALLS, lib, *program], iotrace.ON, preload=kernel == 'now')
+    assert (result.rc, result.out, result.err) == (0, 'True [] 2\n', '')
+    assert only(scripted.traces(result.dir)).complete
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason='needs root to change its user')
@@ -203,6 +273,29 @@ def test_a_process_that_changes_its_user(run, analyze):
     assert only(list(result.dir.glob('*.live'))).stat().st_blocks == 0
     answer = analyze('info', result.dir, format='text')
     assert 'complete          yes' in answer.out and answer.err == ''
+
+
+AWAY = '''import os, sys
+def reads():
+    for i in range(int(sys.argv[2])): os.read(null, 1)
+null = os.open("/dev/null", os.O_RDONLY)
+reads()
+os.mkdir("elsewhere")
+for change in sys.argv[1].split(): {"root": lambda: os.chroot("elsewhere"), "group": lambda: os.setgid(65534), "user": lambda: os.setuid(65534)}[change]()
+reads()
+os.read(null, 1)
+'''
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='needs root to change its user and its root')
+@pytest.mark.parametrize('calls', [5, 20000])
+@pytest.mark.parametrize('changes', ['root', 'user', 'root group user'])
+def test_the_way_to_the_trace_is_lost(run, changes, calls):
+    """A process that changes its user or its root has its whole trace, whether the background thread had begun or not."""
+    result = run([sys.executable, '-S', '-c', AWAY, changes, calls], iotrace.ON)
+    assert (result.rc, result.err) == (0, '')
+    trace = only(scripted.traces(result.dir))
+    assert trace.complete and len([r for r in iotrace.records(trace) if r.name == 'read' and r.path == '/dev/null']) == 2 * calls + 1
 
 
 def test_many_names_are_taken(lib, tmp_path):

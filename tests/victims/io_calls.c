@@ -336,7 +336,7 @@ static void submitting(void)
                    *list64 = &four;
     struct aiocb five = one, six = one;
     struct aiocb64 seven = two, eight = two;
-    struct timespec pause = {0, 100000000};
+    struct timespec pause = {0, 1000000};
     CALL(aio_read, 8, p, aio_read(&one));
     CALL(aio_read64, 7, p, aio_read64(&two));
     CALL(aio_suspend, 0, NULL, aio_suspend((const struct aiocb *const[]){&one}, 1, NULL));
@@ -349,7 +349,12 @@ static void submitting(void)
     CALL(aio_write64, 7, p, aio_write64(&seven));
     CALL(aio_fsync, 0, p, aio_fsync(O_SYNC, &six));
     CALL(aio_fsync64, 0, p, aio_fsync64(O_SYNC, &eight));
-    syscall(SYS_nanosleep, &pause, NULL);
+    const struct aiocb *first[] = {&five, &six};
+    const struct aiocb64 *second[] = {&seven, &eight};
+    for (int i = 0; i < 2; i++)
+        while (__atomic_load_n(&first[i]->__error_code, __ATOMIC_ACQUIRE) == EINPROGRESS ||
+               __atomic_load_n(&second[i]->__error_code, __ATOMIC_ACQUIRE) == EINPROGRESS)
+            syscall(SYS_nanosleep, &pause, NULL);
     CALL(aio_cancel, 0, p, aio_cancel(fd, NULL));
     CALL(aio_cancel64, 0, p, aio_cancel64(fd, NULL));
     CALL(lio_listio, 0, NULL, lio_listio(LIO_WAIT, &list, 1, NULL));

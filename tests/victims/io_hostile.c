@@ -546,8 +546,8 @@ static void unprivileged(void)
 {
     close(make("mine", "text"));
     chmod("mine", 0644);
-    said("setgid", syscall(SYS_setresgid, 65534, 65534, 65534));
-    said("setuid", syscall(SYS_setresuid, 65534, 65534, 65534));
+    said("setgid", setresgid(65534, 65534, 65534));
+    said("setuid", setresuid(65534, 65534, 65534));
     said("dumpable", prctl(PR_SET_DUMPABLE, 0, 0, 0, 0));
     said("proc", open("/proc/self/environ", O_RDONLY));
     for (int i = 0; i < 30000; i++) access("mine", R_OK);
