@@ -17,7 +17,7 @@ ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
 # Tasks, as opposed to files and groups of files. `make clean all` does one after the other.
-TASKS := demo test check check-fast soak lint format bench install compdb hooks clean help help-tests
+TASKS := demo test check check-fast soak lint format bench install wheel deb compdb hooks clean help help-tests
 ifneq ($(and $(word 2,$(MAKECMDGOALS)),$(filter $(TASKS),$(MAKECMDGOALS))),)
 .NOTPARALLEL:
 endif
@@ -56,8 +56,9 @@ BASE      = $(OPT) $(WARN) $(SANITIZE) -DTFI_VERSION='"$(VERSION)"' -Iinclude $(
 CFLAGS_C  = -std=gnu11 -D_GNU_SOURCE $(BASE)
 CFLAGS_CXX = -std=c++17 $(BASE)
 # The library's thread state is one initial-exec TLS pointer. The library exports only the symbols of its version script.
-CFLAGS_LIB = $(CFLAGS_C) $(OPT_LIB) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Ipreload -include preload/base/glibc.h \
+CFLAGS_LIB = $(CFLAGS_C) $(OPT_LIB) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Ipreload -include include/glibc.h \
              -Wframe-larger-than=$(FRAME_BYTES)
+CFLAGS_TOOL = $(CFLAGS_C) -Ianalysis -DTFI_TOOL -include include/glibc.h
 # Waking and finishing use less than 4 KiB of stack, so a frame may hold one line of text. The files of LARGE_FRAMES have
 # larger frames in functions that waking and finishing never call: constructors, stacks, texts of operators, the search for
 # CUPTI. Clang inlines more than GCC and has larger frames. Only WERROR=1 makes a large frame an error: OPT=-O0 enlarges all.
@@ -66,8 +67,10 @@ LARGE_FRAMES = $(foreach tree,lib libtest,$(patsubst %,$(B)/obj/$(tree)/preload/
 LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,nodelete -Wl,-soname,$(@F) -Wl,--as-needed -static-libgcc -Wl,--exclude-libs,ALL
 # Before glibc 2.34 libpthread and libdl contain threads and dlopen; newer releases keep them as empty libraries.
 LDLIBS_LIB  = -l:libz.a -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--as-needed
-# tfanalyze links the demangler of the C++ runtime statically, because kernel names are C++ names.
-LDLIBS_TOOL = -l:libz.a -l:libjansson.a -Wl,-u,__cxa_demangle -l:libsupc++.a -pthread -lm
+# tfanalyze links the demangler of the C++ runtime statically, because kernel names are C++ names. Its thread functions and
+# dlopen are those of old systems, as the library's, and analysis/start.c has its start.
+LDLIBS_TOOL = -l:libz.a -l:libjansson.a -Wl,-u,__cxa_demangle -l:libsupc++.a -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--as-needed -lm
+LDFLAGS_TOOL = $(if $(ASAN),,-Wl,--wrap=__libc_start_main)
 
 .PHONY: all everything FORCE $(TASKS)
 # Sanitizers do not work in a preloaded library: ASAN=1 builds neither the library nor the unit tests of its parts.
@@ -107,7 +110,7 @@ $(LARGE_FRAMES): FRAME_BYTES = 5376
 $(B)/obj/lib/%.o: %.c $(B)/flags
 	$(call compile,CC,$(CC) $(CFLAGS_LIB) -c -o $@ $<)
 $(B)/obj/tool/%.o: %.c $(B)/flags
-	$(call compile,CC,$(CC) $(CFLAGS_C) -Ianalysis -c -o $@ $<)
+	$(call compile,CC,$(CC) $(CFLAGS_TOOL) -c -o $@ $<)
 
 # Make does not notice a removed shim, so the names of the embedded shims are compared with the files.
 EMBEDDED := $(shell sed -nE 's|^ *\{"(shim\w*)",$$|preload/python/\1.py|p' $(B)/shims.c 2>/dev/null)
@@ -138,7 +141,7 @@ vpath shims.c $(B)
 vpath schema.c $(B)
 vpath help_pages.c $(B)
 $(B)/tfanalyze: $(TOOL_OBJS)
-	$(call link,LINK,$(CC) $(SANITIZE) -o $@ $(TOOL_OBJS) $(LDLIBS_TOOL))
+	$(call link,LINK,$(CC) $(SANITIZE) $(LDFLAGS_TOOL) -o $@ $(TOOL_OBJS) $(LDLIBS_TOOL))
 $(B)/demo/%: scripts/demo/%.cpp $(B)/flags
 	$(call compile,CXX,$(CXX) $(CFLAGS_CXX) -MF $@.d -o $@ $< -pthread -ldl)
 $(B)/demo/%: scripts/demo/%.c $(B)/flags
@@ -201,12 +204,16 @@ install: all ## install into PREFIX (/usr/local), below DESTDIR
 	install -D -m 755 scripts/tfharness.py $(DESTDIR)$(PREFIX)/bin/tfharness.py
 	install -D -m 644 include/tfinject.h $(DESTDIR)$(PREFIX)/include/tfinject.h
 	for page in $(B)/man/*; do install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
+wheel: all ## write the wheel for pip, one for every Python, into build/dist
+	$(Q)scripts/package/wheel $(B) '$(VERSION)' $(BUILD)/dist
+deb: all ## write the Debian package into build/dist
+	$(Q)scripts/package/deb $(B) '$(VERSION)' $(BUILD)/dist
 compdb: ## write build/compile_commands.json, which clangd finds by itself
 	$(Q)$(MAKE) --no-print-directory --always-make --dry-run --old-file=$(BUILD)/headers.mk V=1 everything fuzz | scripts/compdb >$(BUILD)/compile_commands.json
 hooks: ## install git's pre-commit hook, which checks format and tables of the staged files (scripts/pre-commit)
 	$(Q)scripts/pre-commit --install
 clean: ## remove compiled files; build/venv and build/nvidia stay (rm -rf build removes everything)
-	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo gpu simgpu simgpu12 victims_gpu test lint flags pycache headers.mk exports.map shims.c schema.c help_pages.c man compile_commands.json tfanalyze libtfinject.so libtfinject-alloc.so)
+	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo gpu simgpu simgpu12 victims_gpu test lint flags pycache headers.mk exports.map shims.c schema.c help_pages.c man dist compile_commands.json tfanalyze libtfinject.so libtfinject-alloc.so)
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 help-tests: ## list the subject of each test file

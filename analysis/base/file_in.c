@@ -28,7 +28,7 @@ int file_open_at(int directory, const char *name, enum file_how how, struct stat
     int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (how == FILE_FOUND ? O_NOFOLLOW : 0);
     int follow = how == FILE_FOUND ? AT_SYMLINK_NOFOLLOW : 0;
     /* Some devices act on open, so the type is checked before it. The check on the descriptor decides. */
-    if (fstatat(directory, name, status, follow) != 0) {
+    if (tfi_fstatat(directory, name, status, follow) != 0) {
         *why = strerror(errno);
         return -1;
     }
@@ -37,7 +37,7 @@ int file_open_at(int directory, const char *name, enum file_how how, struct stat
         return -1;
     }
     int fd = openat(directory, name, flags);
-    if (fd < 0 || fstat(fd, status) != 0) *why = errno == ELOOP ? not_a_file(S_IFLNK) : strerror(errno);
+    if (fd < 0 || tfi_fstat(fd, status) != 0) *why = errno == ELOOP ? not_a_file(S_IFLNK) : strerror(errno);
     else if (!S_ISREG(status->st_mode)) *why = not_a_file(status->st_mode);
     else return fd;
     if (fd >= 0) close(fd);
@@ -100,7 +100,7 @@ bool file_is_in(int directory, const char *path, dev_t device, ino_t inode)
 {
     const char *slash = strrchr(path, '/');
     struct stat status;
-    return fstatat(directory, slash ? slash + 1 : path, &status, 0) == 0 && status.st_dev == device &&
+    return tfi_fstatat(directory, slash ? slash + 1 : path, &status, 0) == 0 && status.st_dev == device &&
            status.st_ino == inode;
 }
 

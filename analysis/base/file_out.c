@@ -99,7 +99,7 @@ bool file_create_in(struct file_out *file, int directory, const char *name, unsi
     struct stat status;
     *file = (struct file_out){.fd = -1, .pending = -1, .directory = fcntl(directory, F_DUPFD_CLOEXEC, 3)};
     file->name = string_format("%s", name);
-    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(status.st_mode)) {
+    if (tfi_fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(status.st_mode)) {
         *why = occupied(status.st_mode);
         return false;
     }
@@ -138,13 +138,13 @@ bool file_create(struct file_out *file, const char *path, const char **why)
     struct stat status;
     *file = (struct file_out){.fd = -1, .directory = -1, .pending = -1};
     int there = open(path, O_PATH | O_CLOEXEC);
-    bool known = there >= 0 && fstat(there, &status) == 0, dangling = false;
+    bool known = there >= 0 && tfi_fstat(there, &status) == 0, dangling = false;
     *why = strerror(errno);
     if (there >= 0) {
         close(there);
     } else {
         struct stat link;
-        dangling = lstat(path, &link) == 0;
+        dangling = tfi_lstat(path, &link) == 0;
         if (errno != ENOENT && !dangling) return false;
     }
     if (dangling || (known && !S_ISREG(status.st_mode))) return write_in_place(file, path, why);

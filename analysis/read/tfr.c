@@ -375,7 +375,7 @@ static enum trace_life life_of(const struct trace *trace)
     trace_number(trace, "start_time", &start);
     if (trace->is_life_known) return start_time_of(pid) == start ? LIFE_RUNNING : LIFE_DEAD;
     int64_t modified = trace->live ? trace->live->modified : 0;
-    if (trace->fd >= 0 && fstat(trace->fd, &status) == 0) modified = MAX(modified, status.st_mtime);
+    if (trace->fd >= 0 && tfi_fstat(trace->fd, &status) == 0) modified = MAX(modified, status.st_mtime);
     return trace->live && time(NULL) - modified < QUIET ? LIFE_RUNNING : LIFE_DEAD;
 }
 

@@ -114,6 +114,6 @@ void stage_files_free(struct stage_files *files)
 char *directory_of(const char *path)
 {
     struct stat status;
-    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) return string_format("%s", path);
+    if (tfi_stat(path, &status) == 0 && S_ISDIR(status.st_mode)) return string_format("%s", path);
     return directory_above(path);
 }

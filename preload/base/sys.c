@@ -325,3 +325,13 @@ void *tfi_map_once(void *place, size_t bytes)
     tfi_unmap(fresh, bytes);
     return known;
 }
+
+int tfi_unmap(void *address, unsigned long bytes)
+{
+    return (int)syscall(SYS_munmap, address, bytes);
+}
+
+ssize_t tfi_readlink(const char *path, char *target, size_t size)
+{
+    return syscall(SYS_readlink, path, target, size);
+}

@@ -83,6 +83,10 @@ void tfi_register_barrier(void);
 /* Zeroed private memory, NULL if there is none. */
 void *tfi_map(size_t bytes);
 
+/* As munmap and readlink. The library wraps both, and its own calls must not go through the wrappers. */
+int tfi_unmap(void *address, unsigned long bytes);
+ssize_t tfi_readlink(const char *path, char *target, size_t size);
+
 /* Returns the memory that the pointer at `place` points to, and maps it at the first call; NULL if there is none.
  * Threads may call it at the same time: all get the same memory. */
 void *tfi_map_once(void *place, size_t bytes);

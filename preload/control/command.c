@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/files.h"
+#include "base/sys.h"
 #include "base/tfi.h"
 #include "control/config.h"
 

@@ -11,7 +11,6 @@
 #include <sys/uio.h>
 
 #include "base/fmt.h"
-#include "base/glibc.h"
 #include "base/sys.h"
 #include "base/tfi.h"
 #include "sample/outside.h"

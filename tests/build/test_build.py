@@ -5,7 +5,9 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, ROOT, clean_environment, execute
+from conftest import BUILD, ROOT, built, clean_environment, execute
+
+OLDEST = (2, 28)
 
 
 def make(*arguments, timeout=600, **env):
@@ -43,6 +45,18 @@ def test_needed(lib, testlib):
         out = subprocess.run(['readelf', '-d', path], capture_output=True, text=True, check=True).stdout
         needed = set(re.findall(r'\(NEEDED\).*\[(.*)\]', out))
         assert needed and needed <= {'libc.so.6', 'libdl.so.2', 'libpthread.so.0', 'libm.so.6', 'ld-linux-x86-64.so.2'}
+
+
+@pytest.mark.parametrize('program', ['libtfinject.so', 'test/libtfinject.so', 'libtfinject-alloc.so', 'tfanalyze'])
+def test_versions_of_libc(program):
+    """No program needs a glibc symbol above 2.28, and each names the libraries of older systems."""
+    path = built(BUILD / program)
+    said = subprocess.run(['readelf', '--wide', '-V', path], capture_output=True, text=True, check=True).stdout
+    needs = {tuple(map(int, v.split('.'))) for v in re.findall(r'GLIBC_(2\.\d+)', said)}
+    assert needs and max(needs) <= OLDEST, sorted(needs)
+    dynamic = subprocess.run(['readelf', '--wide', '-d', path], capture_output=True, text=True, check=True).stdout
+    named = set(re.findall(r'NEEDED.*\[(.*)\]', dynamic)) | {'libpthread.so.0'}
+    assert named - {'libm.so.6'} == {'libc.so.6', 'libdl.so.2', 'libpthread.so.0'}
 
 
 def test_tls_is_initial_exec(lib):

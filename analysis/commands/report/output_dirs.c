@@ -77,7 +77,7 @@ static int open_earlier(const struct report *report, const char *path, bool *is_
     const char *name, *why;
     struct stat status;
     int directory = place_of(report, path, &name);
-    bool is_there = fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+    bool is_there = tfi_fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
     int fd = is_there ? file_open_at(directory, name, FILE_FOUND, &status, &why) : -1;
     *is_free = !is_there;
     if (is_there && fd < 0) complain(path, "is not overwritten: %s; the report's file gets another name", why);

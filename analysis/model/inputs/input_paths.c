@@ -26,7 +26,7 @@ static bool ends_with(const char *text, const char *end)
 static bool exists(const char *path)
 {
     struct stat status;
-    return stat(path, &status) == 0;
+    return tfi_stat(path, &status) == 0;
 }
 
 struct input *inputs_append(struct inputs *inputs, const char *path, enum file_how how, int64_t rank)
@@ -52,7 +52,7 @@ static bool is_new_file(struct inputs *inputs, const struct stat *status)
 static void add_json(struct inputs *inputs, const char *path, enum file_how how, int64_t rank, enum input_kind kind)
 {
     struct stat status = {0};
-    bool known = stat(path, &status) == 0;
+    bool known = tfi_stat(path, &status) == 0;
     if (!known || is_new_file(inputs, &status)) {
         struct input *input = inputs_append(inputs, path, how, rank);
         input->device = status.st_dev;
@@ -72,7 +72,7 @@ static void add_tfr(struct inputs *inputs, const char *path, enum file_how how, 
         own = string_format("%s", path);
     }
     struct stat status = {0};
-    if (stat(own, &status) == 0 && !is_new_file(inputs, &status)) goto out;
+    if (tfi_stat(own, &status) == 0 && !is_new_file(inputs, &status)) goto out;
     struct input *input = inputs_append(inputs, own, how, rank);
     input->device = status.st_dev;
     input->inode = status.st_ino;
@@ -123,7 +123,7 @@ static char *find_below(const char *directory)
         char *path = string_format("%s/%s", directory, entries[i]->d_name);
         struct stat status;
         int traces = 0;
-        if (entries[i]->d_name[0] != '.' && lstat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
+        if (entries[i]->d_name[0] != '.' && tfi_lstat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
             traces = file_list(path, is_trace, &inner);
             for (int k = 0; k < traces; k++) free(inner[k]);
             free(traces >= 0 ? inner : NULL);
@@ -259,7 +259,7 @@ void inputs_add(struct inputs *inputs, const char *word)
             path = word + 5 + digits + 1;
         }
     }
-    if (stat(path, &status) != 0) {
+    if (tfi_stat(path, &status) != 0) {
         struct input *input = inputs_append(inputs, path, FILE_NAMED, rank);
         notes_add(&input->notes, UNUSABLE, "cannot be read (%s)", strerror(errno));
     } else if (S_ISDIR(status.st_mode)) {

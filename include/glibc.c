@@ -1,8 +1,8 @@
 /* glibc.c - implements the functions of glibc.h by system calls.
  *
- * On x86-64 the kernel's struct stat is libc's.
+ * On x86-64 and aarch64 the kernel's struct stat is libc's.
  */
-#include "base/glibc.h"
+#include "glibc.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -28,14 +28,4 @@ int tfi_fstat(int fd, struct stat *st)
 {
     return tfi_fstatat(fd, "", st,
                        AT_EMPTY_PATH); /* as the loader: a seccomp filter that lets programs start allows it */
-}
-
-int tfi_unmap(void *address, size_t bytes)
-{
-    return (int)syscall(SYS_munmap, address, bytes);
-}
-
-ssize_t tfi_readlink(const char *path, char *target, size_t size)
-{
-    return syscall(SYS_readlink, path, target, size);
 }
