@@ -5,6 +5,9 @@
  * counted where they begin and end. One that the driver refuses to begin counts until as many have ended: a wait is
  * missed then, but none is made too many. A thread without a current context has nothing to wait for.
  *
+ * A stage may be opened in a signal handler or in the child of a fork, so its edge asks nothing of the loader: the first
+ * call of CUDA finds the functions. Before that there is nothing to wait for.
+ *
  * The program's own thread waits, with whatever locks it holds. If the device's work waits for a host function that
  * waits for such a lock, the wait never ends. The option is therefore off by default. Contexts of TeleFuser wait by
  * TeleFuser's own call instead (preload/python/shim_telefuser.py).
@@ -22,9 +25,29 @@
 
 static uint32_t captures; /* captures that have begun and not ended */
 
+static int (*current)(void **);
+static int (*exchange)(int *);
+static int (*wait)(void);
+static uint32_t found; /* UNKNOWN until the driver is there */
+enum { UNKNOWN, USABLE, LACKING };
+
+static __attribute__((noinline)) void find_functions(void)
+{
+    int error = errno;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+    if (driver) {
+        current = (int (*)(void **))tfi_dlsym(driver, "cuCtxGetCurrent");
+        exchange = (int (*)(int *))tfi_dlsym(driver, "cuThreadExchangeStreamCaptureMode");
+        wait = (int (*)(void))tfi_dlsym(driver, "cuCtxSynchronize");
+        __atomic_store_n(&found, current && exchange && wait ? USABLE : LACKING, __ATOMIC_RELEASE);
+    }
+    errno = error;
+}
+
 void tfi_cuda_sync_note(enum tfi_hook hook)
 {
     uint32_t count = __atomic_load_n(&captures, __ATOMIC_RELAXED);
+    if (TFI_UNLIKELY(__atomic_load_n(&found, __ATOMIC_RELAXED) == UNKNOWN)) find_functions();
     switch (hook) {
     case TFI_HOOK_cuStreamBeginCapture:
     case TFI_HOOK_cuStreamBeginCapture_ptsz:
@@ -56,16 +79,12 @@ void tfi_cuda_sync_note(enum tfi_hook hook)
 static void synchronize(void)
 {
     int error = errno, mode = RELAXED;
-    void *context = NULL, *handle = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
-    int (*current)(void **) = handle ? (int (*)(void **))tfi_dlsym(handle, "cuCtxGetCurrent") : NULL;
-    int (*exchange)(int *) = handle ? (int (*)(int *))tfi_dlsym(handle, "cuThreadExchangeStreamCaptureMode") : NULL;
-    int (*wait)(void) = handle ? (int (*)(void))tfi_dlsym(handle, "cuCtxSynchronize") : NULL;
-    bool idle = !__atomic_load_n(&captures, __ATOMIC_RELAXED);
-    if (idle && current && wait && exchange && current(&context) == 0 && context && exchange(&mode) == 0) {
+    void *context = NULL;
+    if (__atomic_load_n(&found, __ATOMIC_ACQUIRE) != USABLE || __atomic_load_n(&captures, __ATOMIC_RELAXED)) return;
+    if (current(&context) == 0 && context && exchange(&mode) == 0) {
         wait();
         exchange(&mode);
     }
-    if (handle) dlclose(handle);
     errno = error;
 }
 

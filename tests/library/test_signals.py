@@ -26,8 +26,8 @@ ENDS = 7
 @pytest.fixture
 def ends_well(run, victim):
     """ends_well(program, *arguments, activities, preload=True): it ends as without the library, and says nothing else."""
-    def ends_well(program, *arguments, activities, preload=True, says):
-        result = run([victim(program), *arguments], {'TFI_ACTIVITIES': activities}, preload=preload)
+    def ends_well(program, *arguments, activities, preload=True, says, env=None):
+        result = run([victim(program), *arguments], {'TFI_ACTIVITIES': activities, **(env or {})}, preload=preload)
         assert (result.rc, result.out, result.err) == (ENDS, says, ''), (arguments, activities)
         return result
     return ends_well
@@ -49,6 +49,14 @@ def test_handlers(ends_well, subject):
     A full chunk used to start a thread by pthread_create, whose calloc waited for the interrupted malloc."""
     for action, activities in itertools.product(ACTIONS[:3], ACTIVITIES[::2]):
         interrupted(ends_well, subject, action, activities, 30)
+
+
+@pytest.mark.parametrize('subject', ['malloc', 'dlopen'])
+def test_handlers_with_stages_that_wait(ends_well, subject):
+    """A stage in a handler waits for the device without asking the loader for it, which allocates and takes a lock.
+
+    Every edge used to: a child of a fork even lost memory of ours, which the loader took for its own."""
+    interrupted(ends_well, subject, 'stages', 'io', 20, env={'TFI_SYNC_STAGES': '1'})
 
 
 @pytest.mark.soak
