@@ -22,7 +22,7 @@ from test_python import calls
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 SERVERS = BUILD / 'servers'
-WHEELS = 'gunicorn==23.0.0 uvicorn==0.35.0 gevent==25.9.1 ray==2.55.1'.split()
+WHEELS = 'gunicorn==27.0.1 uvicorn==0.54.0 gevent==26.9.0 numpy==2.4.6 ray==2.60.0'.split()
 DEBS = 'redis-server redis-tools liblzf1 liblua5.1-0 lua-bitop lua-cjson'.split()
 REDIS = {'LD_LIBRARY_PATH': SERVERS / 'redis/usr/lib/x86_64-linux-gnu'}
 REQUESTS, CLIENTS = 400, 8
