@@ -2,6 +2,7 @@
 #include "ask/left_out.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "ask/stages/order.h"
 
@@ -78,6 +79,24 @@ bool left_out_of(const struct left_out *left, struct interval work, uint32_t lan
 bool left_out_during(const struct left_out *left, struct interval when)
 {
     return left->by_stage ? left_out_of(left, when, NO_PLACE) : left->count && meets(&left->pauses, when);
+}
+
+void left_out_describe(struct text *text, const struct process *process)
+{
+    const char *names = process->names_asked;
+    uint64_t records = 0;
+    bool paused = false;
+    for (size_t i = 0; i < process->loss_count; i++) {
+        const struct loss *loss = &process->losses[i];
+        if (strcmp(loss->cause, "device_summed") == 0 || strcmp(loss->cause, "device_outside") == 0)
+            records += loss->count;
+    }
+    for (size_t i = 0; i < process->switchings; i++) paused |= process->switching[i].state != RECORDING_ON;
+    if (selects_stages(process) && *names) text_format(text, "detail of stages %s only", names);
+    else if (selects_stages(process)) text_puts(text, "detail of no stage");
+    if (paused) text_format(text, "%sdetail of a part of the time only", text->length ? ", " : "");
+    if (records)
+        text_format(text, "%s%llu device records left out", text->length ? ", " : "", (unsigned long long)records);
 }
 
 /* ---- rows of several processes ---- */

@@ -31,6 +31,9 @@ bool left_out_of(const struct left_out *left, struct interval work, uint32_t lan
 /* True if work may be missing at any moment of an interval that the host gives. */
 bool left_out_during(const struct left_out *left, struct interval when);
 
+/* Adds what a selection, a schedule or a capture left out of the trace of a process, in words; nothing if it is whole. */
+void left_out_describe(struct text *text, const struct process *process);
+
 /* The ranks of several processes, and their stages, whose sums would lack work. */
 struct left_rows {
     struct map rank, stage;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "ask/device/occupancy.h"
+#include "ask/stages/order.h"
 #include "base/hash.h"
 #include "model/join.h"
 #include "write/chrome/chrome_merge.h"
@@ -268,6 +269,190 @@ static void put_arrows(struct export *x, const uint32_t *first, size_t i, uint64
     put_arrow(x, "f", id, pid_of_device(x, lane->device), row, w->start[i]);
 }
 
+/* ---- spans of stages ----
+ *
+ * Each call of a stage has a span on each stream, as Kineto's gpu_user_annotation: from the first start to the last end of
+ * the work that it launched there, with that of the stages inside it. Kineto has spans of the innermost stages only. Work
+ * whose records a selection left out counts by its sums, which have its bounds too; where these are unknown there is no span.
+ *
+ * Boxes of a row must nest. In a Chrome trace a span that crosses work of another stage, or another span, is an asynchronous
+ * pair. Perfetto's sink has lanes for what crosses.
+ */
+
+struct lane_span {
+    int64_t start, end;
+    uint32_t range, lane;
+    uint32_t next; /* the next one of the range, index + 1 */
+    bool is_unknown;
+};
+
+struct lane_spans {
+    struct lane_span *span;
+    size_t count, capacity;
+    uint32_t *first; /* by range: its first span, index + 1 */
+};
+
+static void extend_span(struct lane_spans *s, uint32_t range, const struct lane_span *by)
+{
+    uint32_t at = s->first[range];
+    while (at && s->span[at - 1].lane != by->lane) at = s->span[at - 1].next;
+    if (at) {
+        struct lane_span *span = &s->span[at - 1];
+        span->start = MIN(span->start, by->start);
+        span->end = MAX(span->end, by->end);
+        span->is_unknown |= by->is_unknown;
+        return;
+    }
+    struct lane_span made = *by;
+    made.range = range;
+    made.next = s->first[range];
+    s->span = mem_grow(s->span, &s->capacity, s->count + 1, sizeof *s->span);
+    s->span[s->count++] = made;
+    s->first[range] = (uint32_t)s->count;
+}
+
+/* Adds the work of each stage itself: that with records, and that of which there are sums. */
+static void add_own(struct lane_spans *s, const struct export *x)
+{
+    const struct process *p = x->process;
+    const struct works *w = &p->works;
+    const struct stage_times *t = &p->stage_times;
+    struct map ranges = {0};
+    for (size_t i = 0; i < w->table.count; i++) {
+        uint32_t stage = x->scope.attribution.work[i].stage;
+        if (stage == NO_PLACE || !IS_WORK(w->event_class[i])) continue;
+        extend_span(s, stage, &(struct lane_span){.start = w->start[i], .end = w->end[i], .lane = w->lane[i]});
+    }
+    if (t->table.count) ranges_by_id(&ranges, p);
+    for (size_t i = 0; i < t->table.count; i++) {
+        uint32_t stage = map_get(&ranges, t->range[i]);
+        if (stage == MAP_NONE || !is_stage(&p->ranges, stage)) continue;
+        extend_span(s, stage,
+                    &(struct lane_span){
+                        .start = t->start[i], .end = t->end[i], .lane = t->lane[i], .is_unknown = t->busy[i] < 0});
+    }
+    map_free(&ranges);
+}
+
+/* Adds the spans of each stage to the stage around it; inner stages come first. */
+static void add_inner(struct lane_spans *s, const struct attribution *a)
+{
+    for (size_t i = a->stages; i-- > 0;) {
+        uint32_t range = (uint32_t)a->order[i], around = a->paths.outer[range];
+        for (uint32_t at = s->first[range]; at && around != NO_PLACE; at = s->span[at - 1].next) {
+            const struct lane_span span = s->span[at - 1];
+            extend_span(s, around, &span);
+        }
+    }
+}
+
+static int by_lane_span(const void *a, const void *b)
+{
+    const struct lane_span *x = a, *y = b;
+    if (x->lane != y->lane) return x->lane < y->lane ? -1 : 1;
+    int nesting = outer_first(x->start, x->end, y->start, y->end);
+    return nesting ? nesting : by_number(x->range, y->range); /* the outer stage was opened first */
+}
+
+struct own_row {
+    struct interval *work; /* of the row that has the stream's number, in order of time; they do not overlap */
+    size_t count, capacity;
+};
+
+static int by_work_start(const void *a, const void *b)
+{
+    const struct interval *x = a, *y = b;
+    return by_number(x->start, y->start);
+}
+
+static struct own_row *own_rows(const struct export *x)
+{
+    const struct works *w = &x->process->works;
+    struct own_row *row = mem_zero(x->process->lanes, sizeof *row);
+    for (size_t i = 0; i < w->table.count; i++) {
+        struct own_row *of = &row[w->lane[i]];
+        if (!IS_WORK(w->event_class[i]) || x->rows.lane[i]) continue;
+        of->work = mem_grow(of->work, &of->capacity, of->count + 1, sizeof *of->work);
+        of->work[of->count++] = (struct interval){w->start[i], w->end[i]};
+    }
+    for (size_t i = 0; i < x->process->lanes; i++)
+        if (row[i].count) qsort(row[i].work, row[i].count, sizeof *row[i].work, by_work_start);
+    return row;
+}
+
+/* True if some work of the row runs at this moment, not only from or until it. */
+static bool runs_at(const struct own_row *row, int64_t time)
+{
+    size_t low = 0, high = row->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (row->work[middle].start < time) low = middle + 1;
+        else high = middle;
+    }
+    return low && row->work[low - 1].end > time;
+}
+
+static void put_span(struct export *x, const struct lane_span *span, bool crosses)
+{
+    const struct lane *lane = &x->process->lane[span->lane];
+    for (int end = 0; end < (crosses ? 2 : 1); end++) {
+        struct name step;
+        const struct name *name = range_name(x, span->range, &step);
+        begin_event(x, !crosses ? "X" : end ? "e" : "b");
+        emit_text(&x->e, "cat", "gpu_user_annotation");
+        emit_bytes_text(&x->e, "name", name->text, name->length);
+        put_place(x, pid_of_device(x, lane->device), (uint64_t)lane->stream, end ? span->end : span->start);
+        if (crosses) emit_hex(&x->e, "id", end ? x->pairs : ++x->pairs);
+        else emit_us(&x->e, "dur", span->end - span->start);
+        emit_open(&x->e, "args", false);
+        emit_int(&x->e, "device", lane->device);
+        emit_int(&x->e, "stream", lane->stream);
+        emit_close(&x->e);
+        end_event(x);
+        if (name == &step) free(step.text);
+    }
+}
+
+static bool wants_span(const struct export *x, const struct lane_span *span)
+{
+    const struct choice *choice = &x->scope.choice;
+    int64_t opened = x->process->ranges.start[span->range];
+    return !span->is_unknown && span->start < x->to && span->end >= x->from && choice_in_steps(choice, opened) &&
+           (!choice->by_lane || choice->lane[span->lane]) && (x->whole || is_inside(x, span->range, opened));
+}
+
+static void put_annotations(struct export *x)
+{
+    struct lane_spans s = {.first = mem_zero(x->process->ranges.table.count, sizeof *s.first)};
+    size_t *open = NULL, depth = 0, capacity = 0;
+    add_own(&s, x);
+    add_inner(&s, &x->scope.attribution);
+    if (s.count) qsort(s.span, s.count, sizeof *s.span, by_lane_span);
+    struct own_row *row = own_rows(x);
+    for (size_t i = 0; i < s.count; i++) {
+        const struct lane_span *span = &s.span[i];
+        if (!wants_span(x, span)) continue;
+        while (depth && (s.span[open[depth - 1]].lane != span->lane || s.span[open[depth - 1]].end <= span->start))
+            depth--;
+        bool crosses = depth && s.span[open[depth - 1]].end < span->end;
+        crosses |= runs_at(&row[span->lane], span->start) || runs_at(&row[span->lane], span->end);
+        if (!x->asked->taker && crosses) {
+            put_span(x, span, true);
+            continue;
+        }
+        put_span(x, span, false);
+        open = mem_grow(open, &capacity, depth + 1, sizeof *open);
+        open[depth++] = i;
+    }
+    for (size_t i = 0; i < x->process->lanes; i++) free(row[i].work);
+    free(row);
+    free(open);
+    free(s.first);
+    free(s.span);
+}
+
+/* ---- all work ---- */
+
 static bool wants_work(const struct export *x, size_t i)
 {
     const struct works *w = &x->process->works;
@@ -304,6 +489,7 @@ void put_works(struct export *x)
         put_arrows(x, first, i, row);
     }
     x->arrows += x->process->spans.table.count;
+    if (!(x->asked->without & WITHOUT_GPU)) put_annotations(x);
     work_rows_next(&x->rows);
     free(first);
 }

@@ -57,7 +57,7 @@ void put_range_details(struct export *x, size_t range)
 
 /* ---- operators ---- */
 
-static bool wants_operator(const struct export *x, size_t i)
+bool wants_operator(const struct export *x, size_t i)
 {
     const struct spans *s = &x->process->spans;
     bool in_time = s->start[i] < x->to && s->end[i] >= x->from;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/left_out.h"
 #include "ask/stages/order.h"
 #include "model/join.h"
 #include "read/stream/stream.h"
@@ -64,8 +65,7 @@ bool is_wanted_call(const struct export *x, uint32_t thread, int64_t start, int6
     return on_lane && choice_in_steps(&x->scope.choice, start) && lies_there(x, thread, start, end);
 }
 
-/* A stage counts as inside itself, even with zero length. */
-static bool wanted_range(const struct export *x, size_t i)
+bool wants_range(const struct export *x, size_t i)
 {
     const struct ranges *r = &x->process->ranges;
     bool in_time = r->start[i] < x->to && r->end[i] >= x->from;
@@ -219,8 +219,7 @@ static const char *range_category(const struct export *x, size_t i)
     return r->domain[i] ? model_name(x->chosen->model, r->domain[i]) : "range";
 }
 
-/* Returns the name of a range. A step's name has its number and is built in `*step`; the caller frees its text. */
-static const struct name *range_name(const struct export *x, size_t i, struct name *step)
+const struct name *range_name(const struct export *x, size_t i, struct name *step)
 {
     const struct ranges *r = &x->process->ranges;
     if (r->step[i] == NO_PLACE) return names_get(&x->chosen->model->names, r->name[i]);
@@ -329,8 +328,11 @@ static void put_process(struct export *x)
     const char *program = p->command ? p->command : p->path;
     char *name =
         p->rank >= 0 ? string_format("rank %lld: %.60s", (long long)p->rank, program) : string_format("%.60s", program);
-    char *label = string_format("pid %lld on %s%s", (long long)p->pid, p->host ? p->host : "an unknown host",
-                                p->complete ? "" : ", incomplete");
+    struct text left_out = {0};
+    left_out_describe(&left_out, p);
+    char *label = string_format("pid %lld on %s%s%s%s", (long long)p->pid, p->host ? p->host : "an unknown host",
+                                p->complete ? "" : ", incomplete", left_out.length ? ", " : "",
+                                left_out.length ? left_out.data : "");
     put_metadata(x, "process_name", x->pid, 0, "name", name, 0);
     put_metadata(x, "process_labels", x->pid, 0, "labels", label, 0);
     put_metadata(x, "process_sort_index", x->pid, 0, "sort_index", NULL,
@@ -342,6 +344,7 @@ static void put_process(struct export *x)
     }
     free(name);
     free(label);
+    text_free(&left_out);
 }
 
 static bool wants_function(const struct export *x, const struct func *func)
@@ -354,7 +357,7 @@ static void put_events(struct export *x)
 {
     const struct process *p = x->process;
     for (size_t i = 0; i < p->ranges.table.count; i++)
-        if (wanted_range(x, i)) put_range(x, i);
+        if (wants_range(x, i)) put_range(x, i);
     for (size_t i = 0; i < p->marks.table.count; i++)
         if (is_wanted(x, p->marks.thread[i], p->marks.time[i], p->marks.time[i])) put_mark(x, i);
     for (size_t i = 0; i < p->calls.table.count; i++)
@@ -429,6 +432,7 @@ static uint64_t put_one(struct export *x)
     put_events(x);
     put_wholes(x);
     if (!(x->asked->without & WITHOUT_CPU)) put_ios(x);
+    put_python(x);
     put_operators(x);
     put_forwards(x);
     put_blocks(x);
@@ -459,6 +463,15 @@ static uint64_t put_processes(struct export *x)
     return events;
 }
 
+/* Says that sums over the events of this file are of a part only. */
+static void put_left_out(struct export *x)
+{
+    struct text text = {0};
+    for (size_t i = 0; i < x->asked->processes && !text.length; i++) left_out_describe(&text, x->asked->process[i]);
+    if (text.length) emit_text(&x->e, "left_out", text.data);
+    text_free(&text);
+}
+
 /* Writes what describes the whole trace. Readers search for `"rank": N` with the space. */
 static void put_trace(struct export *x, int64_t rank)
 {
@@ -466,8 +479,10 @@ static void put_trace(struct export *x, int64_t rank)
     if (rank >= 0) put_distributed(x, first, rank);
     emit_open(&x->e, "metadata", false);
     emit_text(&x->e, "writer", "tfanalyze " TFI_VERSION);
+    put_left_out(x);
     for (size_t i = 0; i < first->metadata->count; i++)
-        emit_text(&x->e, first->metadata->pair[i].key, first->metadata->pair[i].value);
+        if (strcmp(first->metadata->pair[i].key, "left_out") != 0)
+            emit_text(&x->e, first->metadata->pair[i].key, first->metadata->pair[i].value);
     emit_close(&x->e);
     put_given(x, first->metadata);
     put_device_properties(x);
@@ -531,11 +546,11 @@ uint64_t export_tfr_merged(const struct tfr_export *asked, const struct selectio
     x.base = file->base;
     x.events = file->events;
     x.pids = file->pids;
-    x.pairs = x.arrows = x.operators = x.forwards = x.calls = x.most = file->ids;
+    x.pairs = x.arrows = x.operators = x.pythons = x.forwards = x.calls = x.most = file->ids;
     uint64_t events = put_processes(&x);
     file->pids = x.pids;
     file->events = x.events;
-    file->ids = 1 + MAX(MAX(MAX(x.arrows, x.operators), MAX(x.forwards, x.pairs)), x.most);
+    file->ids = 1 + MAX(MAX(MAX(x.arrows, x.operators), MAX(x.forwards, x.pairs)), MAX(x.pythons, x.most));
     return events;
 }
 

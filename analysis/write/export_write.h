@@ -1,5 +1,5 @@
 /* export_write.h - common state and functions of the export of .tfr traces: export_tfr.c, export_device.c,
- * export_ops.c. */
+ * export_ops.c, export_python.c. */
 #ifndef TFA_EXPORT_WRITE_H
 #define TFA_EXPORT_WRITE_H
 
@@ -34,6 +34,7 @@ struct export
     uint64_t events, pairs, arrows;
     uint64_t operators, forwards, indexes; /* next numbers: ids of operators, ids of arrows between them, `Ev Idx` */
     struct work_rows rows;                 /* rows of overlapping work */
+    uint64_t pythons;                      /* the last `Python id` */
     uint64_t calls, most;                  /* added to correlation ids, and the largest one written */
     struct map json;                       /* by text: 1 if it is JSON */
     struct map details;                    /* by id of a range: the text of what the pipeline said of it */
@@ -42,6 +43,8 @@ struct export
 /* ---- export_tfr.c ---- */
 /* True if this stage is chosen, or a stage around it that was open at `time`. */
 bool is_inside(const struct export *x, uint32_t stage, int64_t time);
+/* A stage counts as inside itself, even with zero length. */
+bool wants_range(const struct export *x, size_t i);
 /* True if an event at this time on this thread is to be written. */
 bool is_wanted(const struct export *x, uint32_t thread, int64_t start, int64_t end);
 /* The same for a call. --device and --stream choose it by the work it launched. `span`: its index in spans, or
@@ -55,6 +58,8 @@ uint32_t tid_of(const struct export *x, uint32_t serial);
 bool is_alone(const struct export *x);
 int64_t free_pid(struct export *x, int64_t pid);
 void put_correlation(struct export *x, uint64_t id);
+/* Returns the name of a range. A step's name has its number and is built in `*step`; the caller frees its text. */
+const struct name *range_name(const struct export *x, size_t range, struct name *step);
 void begin_event(struct export *x, const char *phase);
 void end_event(struct export *x);
 void put_place(struct export *x, int64_t pid, uint64_t tid, int64_t time);
@@ -73,7 +78,12 @@ void put_works(struct export *x);
 /* Writes the samples of devices as counters. */
 void put_samples(struct export *x);
 
+/* ---- export_python.c ---- */
+/* Writes Python functions and modules. */
+void put_python(struct export *x);
+
 /* ---- export_ops.c ---- */
+bool wants_operator(const struct export *x, size_t span);
 /* Finds what the pipeline said of ranges. */
 void find_details(struct export *x);
 /* Writes it for one range, if there is any. */

@@ -6,11 +6,14 @@ steps (`--step`). Numbers that differ between whole recordings depend on the hos
 The commands are those of commands.def.
 """
 
+import gzip
 import json
 import re
+from collections import Counter
 
 import pytest
 
+import pftrace
 import scripted
 from conftest import BUILD, ROOT, clean_environment, execute
 
@@ -171,3 +174,60 @@ def test_steps_of_a_schedule_and_a_capture_are_known(tfanalyze, recorded):
         steps = ask(tfanalyze, recorded, 'timeline', 'whole', '--step', RECORDINGS[name][1])
         timeline = ask(tfanalyze, recorded, 'timeline', name)
         assert timeline['totals'] == steps['totals'] and [set(numbers) for numbers in timeline.values()] == [set(numbers) for numbers in steps.values()]
+
+
+# ---- files ----
+
+EXPORTS = [name for name in re.findall(r'^COMMAND\("([^"]+)"', (ROOT / 'analysis/commands.def').read_text(), re.M) if name.startswith('export ') or name == 'merge']
+
+
+def export(tfanalyze, top, command, recording):
+    """The file that a command writes."""
+    output = top / f'{recording}.{command.replace(" ", "_")}'
+    result = execute([tfanalyze, *command.split(), '--output', output, top / recording], clean_environment(), top, 60)
+    assert result.rc == 0, result.err
+    return next(output.iterdir()) if output.is_dir() else output
+
+
+def text_of(path):
+    return (gzip.decompress if path.suffix == '.gz' else bytes)(path.read_bytes()).decode('utf-8', 'replace')
+
+
+@pytest.mark.parametrize('command', [name for name in EXPORTS if name != 'export et'])  # et has no work of devices
+def test_a_file_says_what_it_lacks(tfanalyze, recorded, command):
+    detail = {'list': 'stages denoise only', 'empty': 'no stage', 'schedule': 'a part of the time only', 'capture': 'a part of the time only'}
+    assert 'left out' not in text_of(export(tfanalyze, recorded, command, 'whole'))
+    for name, of in detail.items():
+        assert re.search(rf'detail of {of}, \d+ device records left out', text_of(export(tfanalyze, recorded, command, name))), name
+
+
+def test_no_path_through_a_part(tfanalyze, recorded):
+    """A critical path needs all records: no overlay is written of a part of them."""
+    for name in ('whole', 'list', 'empty', 'schedule', 'capture'):
+        overlay = recorded / f'{name}.overlay.json'
+        result = execute([tfanalyze, 'critical-path', '--overlay', overlay, recorded / name], clean_environment(), recorded, 60)
+        if not overlay.exists():
+            assert result.rc == 3 and 'has no critical path: records of device work' in result.err and name != 'whole'
+        assert name == 'whole' or not overlay.exists() or 'device records left out' in overlay.read_text()
+
+
+def spans_of(path):
+    """{(stage, milliseconds of its span on the device): how many}"""
+    events = [e for e in json.loads(text_of(path))['traceEvents'] if e.get('cat') == 'gpu_user_annotation']
+    begun = {e['id']: e['ts'] for e in events if e['ph'] == 'b'}
+    return Counter((e['name'], round((e['dur'] if e['ph'] == 'X' else e['ts'] - begun[e['id']]) / 1000)) for e in events if e['ph'] in 'Xe')
+
+
+def test_spans_on_the_device_are_whole(tfanalyze, recorded):
+    """A stage whose records are left out has its span all the same, and so have the stages around it."""
+    whole = spans_of(export(tfanalyze, recorded, 'export chrome', 'whole'))
+    assert whole[('encode', 41)] == whole[('denoise', 68)] == STEPS and sum(whole.values()) == 3 * STEPS
+    for name in RECORDINGS:
+        assert spans_of(export(tfanalyze, recorded, 'export chrome', name)) == whole, name
+
+
+def test_no_counter_counts_a_part(tfanalyze, recorded):
+    """A launch queue, some of whose launches are left out, has no counter."""
+    counters = {name: set(pftrace.read(export(tfanalyze, recorded, 'export pftrace', name)).counters) for name in ('whole', *RECORDINGS)}
+    queues = {name for name in counters['whole'] if name.startswith('launch queue')}
+    assert queues and all(found == counters['whole'] - queues for found in counters.values() if found is not counters['whole'])

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/left_out.h"
 #include "write/emit.h"
 
 /* ---- hashes ---- */
@@ -345,6 +346,10 @@ static void begin_process(void *context, const struct process *process, int64_t 
     if (process->directory) hash_of(file, "SH", process->directory, strlen(process->directory), directory);
     snprintf(rank, sizeof rank, "%lld", (long long)process->rank);
     if (process->rank >= 0) put_fact(file, "PR", "rank", strlen("rank"), rank);
+    struct text left_out = {0};
+    left_out_describe(&left_out, process);
+    if (left_out.length) put_fact(file, "PR", "left_out", strlen("left_out"), left_out.data);
+    text_free(&left_out);
     put_self(file, "start", process->has_time ? process->first : 0);
     out_format(file->out, ",\"args\":{\"hhash\":\"%s\"", file->host);
     if (*command) out_format(file->out, ",\"cmd_hash\":\"%s\"", command);

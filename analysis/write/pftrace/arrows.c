@@ -1,7 +1,8 @@
 /* arrows.c - makes flows of arrows, and counters of allocator totals, counter events and launch queues.
  *
  * Each arrow that ends becomes a flow of its own: a graph launch starts a flow to each of its kernels. The depth of a
- * launch queue is the number of launches whose work has not started; the arrows from launches to their work give it.
+ * launch queue is the number of launches whose work has not started; the arrows from launches to their work give it. Where
+ * launches were left out of the trace no depth is known.
  */
 #include "write/pftrace/parts.h"
 
@@ -102,7 +103,7 @@ static void link_group(struct pf *pf, const struct pf_arrow *arrow, size_t count
         uint64_t number = ++pf->file->flows;
         add_flow(pf, arrow[start].key, number, false);
         add_flow(pf, arrow[i].key, number, true);
-        if (is_work(pf, arrow[i].key)) add_queue(pf, pf->key[arrow[start].key].start, arrow[i].key);
+        if (pf->knows_queues && is_work(pf, arrow[i].key)) add_queue(pf, pf->key[arrow[start].key].start, arrow[i].key);
     }
 }
 

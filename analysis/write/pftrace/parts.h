@@ -147,6 +147,7 @@ struct pf_sample {
 struct pf {
     struct pftrace *file;
     const struct process *process;
+    bool knows_queues; /* no launch was left out of the trace: else there are no counters of launch queues */
     int64_t main_pid;
     struct names texts;
     uint32_t recent[1024]; /* numbers of texts, by a hash of parts of the text */

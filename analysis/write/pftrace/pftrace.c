@@ -263,6 +263,7 @@ static void begin_process(void *context, const struct process *process, int64_t 
     struct pf *pf = file->pf = mem_zero(1, sizeof *pf);
     pf->file = file;
     pf->process = process;
+    pf->knows_queues = !process->stage_times.table.count;
     pf->main_pid = pid;
     names_init(&pf->texts);
     scratch_init(&pf->scratch);
