@@ -22,12 +22,18 @@ struct evidence {
 
 struct finding {
     const char *id, *cause, *fix, *confirm, *confidence;
-    char *text;
+    char *words;  /* what it is */
+    char *text;   /* the same behind its time and share */
+    int64_t time; /* nanoseconds that it is about; 0: none */
+    double share; /* of the rank's work, in percent */
     enum severity severity;
     int64_t rank, headroom; /* nanoseconds */
     uint32_t stage, where;  /* names: of a stage, of an operator; NAME_NONE: none */
-    struct evidence evidence[3];
+    char *file, *function;  /* a line of the program; NULL: unknown, or `file` is one that is read or written */
+    int64_t line;           /* -1: none */
+    struct evidence evidence[4];
     size_t evidences;
+    bool is_repeat; /* an earlier finding is of the same rule, about another rank */
 };
 
 struct not_judged {
@@ -38,13 +44,14 @@ struct not_judged {
 struct advice {
     struct finding *finding;
     size_t findings, finding_capacity;
+    size_t firsts; /* the first ones, of which no rule has two */
     struct not_judged *not_judged;
     size_t unjudged, unjudged_capacity;
 };
 
 struct needs advise_needs(const struct options *options);
-/* Judges the chosen processes. The walls and the roofline are those of the same selection. The findings come sorted, the
- * largest headroom first. */
+/* Judges the chosen processes. The walls and the roofline are those of the same selection. The findings come sorted: the
+ * largest headroom first, and of equal ones the more severe. What a rule finds on further ranks stands behind all those. */
 void advise(struct advice *advice, const struct selection *chosen, const struct walls *walls,
             const struct roofline *roofline);
 void advice_free(struct advice *advice);

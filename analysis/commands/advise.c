@@ -9,6 +9,11 @@ static void emit_where(struct session *session, const struct finding *f)
     struct emit *e = &session->emit;
     emit_open(e, "where", false);
     emit_name(e, &session->model.names, "operator", f->where);
+    if (f->file) emit_text(e, "file", f->file);
+    else emit_null(e, "file");
+    emit_known(e, "line", f->line);
+    if (f->function) emit_text(e, "function", f->function);
+    else emit_null(e, "function");
     emit_close(e);
     emit_open(e, "evidence", true);
     for (size_t i = 0; i < f->evidences; i++) {
@@ -57,20 +62,18 @@ void cmd_advise(struct session *session)
     struct emit *e = &session->emit;
     const struct options *options = &session->options;
     struct roofline roofline = {.gpu = options->gpu};
-    struct walls walls;
     struct advice advice;
     if (!session_ask(session, STYLE_BLOCKS)) return;
-    walls_of_model(&walls, &session->chosen);
+    const struct walls *walls = session_walls(session);
     roofline_of_model(&roofline, &session->chosen);
-    advise(&advice, &session->chosen, &walls, &roofline);
-    size_t rows = options->all ? advice.findings : MIN(advice.findings, MOST_FINDINGS);
+    advise(&advice, &session->chosen, walls, &roofline);
+    size_t rows = options->all ? advice.findings : MIN(advice.firsts, MOST_FINDINGS);
     for (size_t i = 0; i < rows; i++) emit_finding(session, &advice.finding[i]);
     emit_totals(e);
     emit_count(e, "findings", advice.findings);
     emit_not_judged(e, &advice);
     emit_end(e);
-    session_end(session, advice.findings || walls.count);
+    session_end(session, advice.findings || walls->count);
     advice_free(&advice);
     roofline_free(&roofline);
-    walls_free(&walls);
 }

@@ -49,13 +49,12 @@ static void say_unknown_walls(const struct walls *walls)
 void cmd_budget(struct session *session)
 {
     struct emit *e = &session->emit;
-    struct walls walls;
     int64_t total = 0;
     size_t rows = 0;
     if (!session_ask(session, STYLE_TABLE)) return;
-    walls_collect(&walls, &session->chosen, session_summaries(session));
-    for (size_t i = 0; i < walls.count; i++) {
-        const struct wall *wall = &walls.wall[i];
+    const struct walls *walls = session_walls(session);
+    for (size_t i = 0; i < walls->count; i++) {
+        const struct wall *wall = &walls->wall[i];
         for (size_t k = 0; k < wall->parts; k++) {
             total = add_ns(total, wall->part[k].total);
             for (int leaf = 0; leaf < NR_LEAVES; leaf++) {
@@ -66,11 +65,10 @@ void cmd_budget(struct session *session)
         }
     }
     emit_totals(e);
-    emit_count(e, "ranks", walls.count);
-    emit_hide(e, walls.unknown);
+    emit_count(e, "ranks", walls->count);
+    emit_hide(e, walls->unknown);
     emit_us(e, "wall_us", total);
     emit_end(e);
-    say_unknown_walls(&walls);
+    say_unknown_walls(walls);
     session_end(session, rows || !is_filtered(&session->options));
-    walls_free(&walls);
 }

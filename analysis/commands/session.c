@@ -101,9 +101,12 @@ static void summarise_alone(void *argument, const struct process *process)
     give_back(session, &alone);
 }
 
+/* Takes the summaries of the chosen processes, several at a time. */
 struct summarising {
     struct session *session;
     size_t question;
+    const struct reduction *reduction; /* NULL: that of the question */
+    void **taken;                      /* with `reduction`: by process */
     atomic_size_t next;
 };
 
@@ -114,7 +117,8 @@ static void *summarise_some(void *argument)
     size_t i;
     while ((i = atomic_fetch_add(&s->next, 1)) < chosen->processes) {
         struct scope *scope = scope_begin(chosen, i);
-        summarise(s->session, s->question, scope);
+        if (s->reduction) s->taken[i] = s->reduction->take(scope);
+        else summarise(s->session, s->question, scope);
         scope_end(scope);
     }
     return NULL;
@@ -131,6 +135,25 @@ void *const *session_summaries(struct session *session)
     for (size_t i = 0; i < chosen->processes; i++)
         session->summary[i] = session->taken[s.question][chosen->process[i]->input];
     return session->summary;
+}
+
+/* The current question may have summaries of its own: they are of walls if it is `budget`. */
+const struct walls *session_walls(struct session *session)
+{
+    const struct selection *chosen = &session->chosen;
+    if (session->walls) return session->walls;
+    session->walls = mem_zero(1, sizeof *session->walls);
+    if (definition_of(session->options.command, &session->options)->reduction == &wall_reduction) {
+        walls_collect(session->walls, chosen, session_summaries(session));
+        return session->walls;
+    }
+    struct summarising s = {.session = session, .reduction = &wall_reduction};
+    s.taken = mem_zero(chosen->processes, sizeof *s.taken);
+    jobs_run(session->options.jobs, chosen->processes, summarise_some, &s);
+    walls_collect(session->walls, chosen, s.taken);
+    for (size_t i = 0; i < chosen->processes; i++) wall_reduction.free(s.taken[i]);
+    free(s.taken);
+    return session->walls;
 }
 
 static void summaries_free(struct session *session)
@@ -481,8 +504,31 @@ static void say_list(struct text *text, const char *option, const struct list *l
     }
 }
 
-static void say_nothing_found(const struct options *options)
+/* Returns the stage of the inputs that is nearest to a glob; NULL: none is near, or too many are there. */
+static const char *nearest_stage(const struct session *session, const char *glob)
 {
+    enum { MOST_STAGES = 4096 };
+    const char **names = NULL, *near = NULL;
+    size_t count = 0, capacity = 0;
+    struct map known = {0};
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        const struct ranges *r = &session->chosen.process[i]->ranges;
+        for (size_t k = 0; k < r->table.count && count < MOST_STAGES; k++) {
+            if (map_get(&known, r->name[k]) != MAP_NONE || !(r->flags[k] & TFI_RANGE_STAGE)) continue;
+            map_put(&known, r->name[k], 1);
+            names = mem_grow(names, &capacity, count + 1, sizeof *names);
+            names[count++] = model_name(&session->model, r->name[k]);
+        }
+    }
+    near = count ? nearest(glob, names, count) : NULL;
+    map_free(&known);
+    free(names);
+    return near;
+}
+
+static void say_nothing_found(const struct session *session)
+{
+    const struct options *options = &session->options;
     struct text filters = {0};
     for (size_t i = 0; i < options->stage.count; i++) text_format(&filters, " --stage %s", options->stage.text[i]);
     say_list(&filters, "--step", &options->step);
@@ -491,14 +537,22 @@ static void say_nothing_found(const struct options *options)
     say_list(&filters, "--stream", &options->stream);
     if (!isnan(options->from)) text_format(&filters, " --from %g", options->from);
     if (!isnan(options->to)) text_format(&filters, " --to %g", options->to);
-    complain(NULL, "nothing matches%s; `tfanalyze %s` without these filters shows everything",
-             filters.data ? filters.data : " the filters", options->command->name);
+    const char *near = options->stage.count == 1 ? nearest_stage(session, options->stage.text[0]) : NULL;
+    struct text meant = {0};
+    if (near) {
+        text_puts(&meant, "; did you mean --stage ");
+        text_visible(&meant, near, strlen(near));
+        text_puts(&meant, "?");
+    }
+    complain(NULL, "nothing matches%s%s; `tfanalyze %s` without these filters shows everything",
+             filters.data ? filters.data : " the filters", meant.data ? meant.data : "", options->command->name);
     text_free(&filters);
+    text_free(&meant);
 }
 
 void session_end(struct session *session, bool found)
 {
-    if (!found && is_filtered(&session->options)) say_nothing_found(&session->options);
+    if (!found && is_filtered(&session->options)) say_nothing_found(session);
     session_end_said(session, found);
 }
 
@@ -535,6 +589,8 @@ void session_close(struct session *session)
 void session_free(struct session *session)
 {
     summaries_free(session);
+    if (session->walls) walls_free(session->walls);
+    free(session->walls);
     inputs_free(&session->inputs);
     model_free(&session->model);
     selection_free(&session->chosen);

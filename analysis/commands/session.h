@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "advise/budget/wall.h"
 #include "ask/reduction.h"
 #include "write/emit.h"
 
@@ -33,6 +34,7 @@ struct session {
     pthread_mutex_t lock;    /* of `alone` */
     struct selection *alone; /* selections of single processes that no thread uses */
     size_t alones, alone_capacity;
+    struct walls *walls; /* of session_walls; NULL: not made yet */
     struct out out;
     struct emit emit;
     enum { LOAD_FIRST, LOADED, LOAD_FAILED } loaded;
@@ -53,6 +55,8 @@ bool session_describe(struct session *session);
 /* Returns the summaries of the chosen processes for the current command, whose reduction made them. They are valid until
  * the next call. */
 void *const *session_summaries(struct session *session);
+/* Returns the walls of the chosen processes, made once for all questions. */
+const struct walls *session_walls(struct session *session);
 /* Opens the output and begins the answer, with its list of inputs. */
 bool session_begin(struct session *session, enum emit_style style);
 /* Names the inputs of another session in this one's answer, before its first row. */

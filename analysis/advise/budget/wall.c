@@ -8,6 +8,7 @@
 #include "ask/ops/walk.h"
 #include "ask/stages/done.h"
 #include "ask/stages/order.h"
+#include "ask/stages/start_times.h"
 #include "ask/steps/step_parts.h"
 #include "model/join.h"
 #include "model/kineto/kineto_comm.h"
@@ -144,6 +145,26 @@ static void watch_files(struct watching *w)
             add_moment(w, LEAF_FILE_IO, ios->start[i], ios->end[i]);
 }
 
+static void watch_start(struct watching *w)
+{
+    const struct startup *s = &w->process->startup;
+    for (size_t i = 0; i < s->pieces; i++)
+        if (!s->piece[i].depth) add_moment(w, LEAF_START, s->piece[i].start, s->piece[i].end);
+    for (size_t i = 0; i < s->phases; i++) add_moment(w, LEAF_COMPILE, s->phase[i].start, s->phase[i].end);
+}
+
+/* A thread that was on a processor for half of a sampled period worked in it. Of those that wait only the first one says
+ * what the program waits for: the others may wait for work. */
+static void watch_samples(struct watching *w)
+{
+    const struct looks *l = &w->process->looks;
+    for (size_t i = 0; i < l->table.count; i++) {
+        bool works = 2 * l->cpu[i] >= l->end[i] - l->start[i] || !l->call[i]; /* or wants to */
+        if (works && l->stack[i] != NAME_NONE) add_moment(w, LEAF_PYTHON, l->start[i], l->end[i]);
+        else if (!works && l->tid[i] == (uint32_t)w->process->pid) add_moment(w, LEAF_SYSTEM, l->start[i], l->end[i]);
+    }
+}
+
 /* ---- windows ---- */
 
 static struct wall_part *part_of(struct wall *wall, uint32_t stage, uint32_t step)
@@ -177,6 +198,7 @@ static void window_of_process(struct watching *w)
         first = MIN(first, works->start[i]);
         last = MAX(last, works->end[i]);
     }
+    if (has_startup(p)) first = MIN(first, startup_begin(p));
     struct wall_part *part = part_of(wall, NAME_NONE, NO_PLACE);
     part->unknown = selects_stages(p);
     if (first >= last) return;
@@ -220,6 +242,8 @@ static void *reduce_wall(struct scope *scope)
     watch_operators(&w);
     watch_ranges(&w);
     watch_files(&w);
+    watch_start(&w);
+    watch_samples(&w);
     for (int leaf = 0; leaf < NR_LEAVES; leaf++) {
         intervals_merge(&wall->happens[leaf]);
         intervals_fit(&wall->happens[leaf]);
@@ -233,7 +257,9 @@ static void *reduce_wall(struct scope *scope)
 void wall_free(struct wall *wall)
 {
     for (int leaf = 0; leaf < NR_LEAVES; leaf++) intervals_free(&wall->happens[leaf]);
-    for (size_t i = 0; i < wall->parts; i++) intervals_free(&wall->part[i].window);
+    for (size_t i = 0; i < wall->parts + wall->has_all; i++) intervals_free(&wall->part[i].window);
+    intervals_free(&wall->loading);
+    intervals_free(&wall->explained);
     free(wall->part);
     *wall = (struct wall){.rank = wall->rank, .first = INT64_MAX, .last = INT64_MIN};
 }
@@ -247,8 +273,14 @@ static void free_taken(void *summary)
 struct needs wall_needs(const struct options *options)
 {
     (void)options;
-    return (struct needs){
-        .ranges = true, .device = true, .launches = true, .calls = true, .operators = true, .io = true};
+    return (struct needs){.ranges = true,
+                          .device = true,
+                          .launches = true,
+                          .calls = true,
+                          .operators = true,
+                          .io = true,
+                          .startup = true,
+                          .looks = true};
 }
 
 const struct reduction wall_reduction = {without_window, reduce_wall, free_taken};

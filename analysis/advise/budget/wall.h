@@ -42,11 +42,15 @@ struct wall_part {
 struct wall {
     int64_t rank;
     uint64_t works;
-    bool waits;                          /* for a DataLoader */
-    int64_t first, last;                 /* of our traces, whose time is one piece; first is above last: none */
-    struct intervals happens[NR_LEAVES]; /* merged: when each leaf's events happen, exclusive of nothing */
-    struct wall_part *part;              /* the first one is the whole rank unless --stage or --step is given */
+    bool waits;          /* for a DataLoader */
+    int64_t first, last; /* of our traces, whose time is one piece; first is above last: none */
+    struct intervals
+        happens[NR_LEAVES];     /* merged: when each leaf's events happen, exclusive of nothing; empty once divided */
+    struct intervals explained; /* likewise, where there are samples: when anything above Python happens */
+    struct intervals loading;   /* set by walls_collect: when a thread waits for a DataLoader */
+    struct wall_part *part;     /* the first one is the whole rank unless --stage or --step is given */
     size_t parts, part_capacity;
+    bool has_all; /* set by walls_collect: behind its parts stands one that is all of them together */
 };
 
 struct walls {
@@ -55,14 +59,20 @@ struct walls {
     bool unknown; /* of some part */
 };
 
+/* Returns the time of a rank that is judged: the whole rank, or all that --stage or --step chooses. NULL: it is unknown. */
+const struct wall_part *wall_judged(const struct wall *wall);
+/* Returns its work: the time without that of the start. */
+static inline int64_t wall_work(const struct wall_part *part)
+{
+    return part->total - part->time[LEAF_START];
+}
+
 struct needs wall_needs(const struct options *options);
 /* Makes a struct wall of a process. */
 extern const struct reduction wall_reduction;
 /* Unites the summaries of the chosen processes by rank and fills the times. `taken` has a struct wall for each, which is
  * empty afterwards. */
 void walls_collect(struct walls *walls, const struct selection *chosen, void *const *taken);
-/* The same for processes that are loaded with wall_needs. */
-void walls_of_model(struct walls *walls, const struct selection *chosen);
 void walls_free(struct walls *walls);
 void wall_free(struct wall *wall);
 

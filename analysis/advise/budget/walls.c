@@ -59,6 +59,28 @@ static void unite_parts(struct wall *a, struct wall *b)
     a->parts = kept;
 }
 
+/* Adds the part that is all parts together. */
+static void add_all_parts(struct wall *wall)
+{
+    struct wall_part all = {.stage = wall->parts == 1 ? wall->part[0].stage : NAME_NONE, .step = NO_PLACE};
+    for (size_t i = 0; i < wall->parts; i++) {
+        const struct wall_part *part = &wall->part[i];
+        all.unknown |= part->unknown;
+        for (size_t k = 0; k < part->window.count; k++)
+            intervals_add_merging(&all.window, part->window.interval[k].start, part->window.interval[k].end);
+    }
+    intervals_merge(&all.window);
+    wall->part = mem_grow(wall->part, &wall->part_capacity, wall->parts + 1, sizeof *wall->part);
+    wall->part[wall->parts] = all;
+    wall->has_all = true;
+}
+
+const struct wall_part *wall_judged(const struct wall *wall)
+{
+    const struct wall_part *part = wall->has_all ? &wall->part[wall->parts] : NULL;
+    return part && !part->unknown && part->total > 0 ? part : NULL;
+}
+
 static void finish_windows(struct wall *wall)
 {
     for (size_t i = 0; i < wall->parts; i++) {
@@ -83,6 +105,7 @@ static void unite_walls(struct wall *a, struct wall *b, bool of_host)
     for (int leaf = 0; leaf < NR_LEAVES; leaf++)
         if (of_host) unite_sets(&a->happens[leaf], &b->happens[leaf]);
     a->works += b->works;
+    a->waits |= b->waits;
     a->first = MIN(a->first, b->first);
     a->last = MAX(a->last, b->last);
     unite_parts(a, b);
@@ -122,12 +145,16 @@ static void divide(struct wall *wall)
     size_t count = device ? ARRAY_SIZE(order_on_device) : ARRAY_SIZE(order_on_host);
     struct intervals all = {0};
     struct measure measure;
-    for (size_t i = 0; i < wall->parts; i++)
+    const struct intervals none = {0};
+    wall->loading = intervals_union(&wall->happens[LEAF_LOADER], &none);
+    for (size_t i = 0; i < wall->parts + wall->has_all; i++)
         wall->part[i].total = wall->part[i].time[LEAF_UNKNOWN] = intervals_total(&wall->part[i].window);
     for (size_t n = 0; n < count; n++) {
+        if (order[n] == LEAF_PYTHON && wall->happens[LEAF_PYTHON].count + wall->happens[LEAF_SYSTEM].count)
+            wall->explained = intervals_union(&all, &none);
         unite_sets(&all, &wall->happens[order[n]]);
         measure_init(&measure, &all);
-        for (size_t i = 0; i < wall->parts; i++) {
+        for (size_t i = 0; i < wall->parts + wall->has_all; i++) {
             struct wall_part *part = &wall->part[i];
             int64_t left = part->total - measure_overlap(&measure, &part->window);
             part->time[order[n]] = part->time[LEAF_UNKNOWN] - left;
@@ -160,25 +187,13 @@ void walls_collect(struct walls *walls, const struct selection *chosen, void *co
     for (size_t first = 0, end; first < count; first = end) {
         for (end = first + 1; end < count && wall[end].rank == wall[first].rank;) end++;
         struct wall all = unite_rank(&wall[first], end - first);
+        add_all_parts(&all);
         if (all.parts) qsort_r(all.part, all.parts, sizeof *all.part, parts_by_text, &chosen->model->names);
         divide(&all);
         for (size_t i = 0; i < all.parts; i++) walls->unknown |= all.part[i].unknown;
         wall[kept++] = all;
     }
     walls->count = kept;
-}
-
-void walls_of_model(struct walls *walls, const struct selection *chosen)
-{
-    void **taken = mem_zero(chosen->processes, sizeof *taken);
-    for (size_t i = 0; i < chosen->processes; i++) {
-        struct scope *scope = scope_begin(chosen, i);
-        taken[i] = wall_reduction.take(scope);
-        scope_end(scope);
-    }
-    walls_collect(walls, chosen, taken);
-    for (size_t i = 0; i < chosen->processes; i++) wall_reduction.free(taken[i]);
-    free(taken);
 }
 
 void walls_free(struct walls *walls)

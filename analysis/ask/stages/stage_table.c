@@ -171,6 +171,17 @@ static void add_cpu(const struct counting *c, struct stage_row *row, size_t rang
     row->cpu = add_ns(row->cpu, MAX(cpu, 0));
 }
 
+/* Returns the name of the innermost chosen stage that is open, apart from those of that name. Only the MOST_OPEN innermost
+ * ones are looked at. */
+static uint32_t parent_of(const struct counting *c, uint32_t name)
+{
+    for (size_t i = c->opened.count; i-- > 0 && i + MOST_OPEN >= c->opened.count;) {
+        size_t row = c->opened.stage[i].row;
+        if (row != NO_ROW && c->table->row[row].name != name) return c->table->row[row].name;
+    }
+    return NAME_NONE;
+}
+
 /* Adds a stage to its row. Returns the index of the call's duration. */
 static size_t count_call(struct counting *c, struct stage_row *r, size_t range, int64_t start, int64_t end)
 {
@@ -213,6 +224,7 @@ static void count_stage(struct counting *c, size_t range)
         if (opened->stage[opened->count - 1].row != NO_ROW) table->row[opened->stage[opened->count - 1].row].open--;
     if (c->name[range] != NO_PLACE) {
         struct stage_row *row = row_of(c, c->name[range]);
+        if (!row->calls) row->parent = parent_of(c, row->name);
         stage.row = row->place;
         stage.call = count_call(c, row, range, start, end);
     }

@@ -44,6 +44,7 @@ struct stage_row {
     int64_t group;
     uint32_t name; /* with the group the key */
     uint64_t calls;
+    uint32_t parent;    /* the chosen stage around its first call; NAME_NONE: none */
     int64_t first;      /* of its entries */
     struct values each; /* duration of each call from entry to exit; with `exclusive` less its children */
     int64_t host;       /* time it ran; stages of one name nested on one thread count once */

@@ -1,0 +1,119 @@
+/* leaf_rules.c - rules that look at one leaf of the budget, or at the operator furthest from the device's peaks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "advise/rules/judging.h"
+
+/* The rank with the largest share of a leaf, as earlier rules left it. */
+static struct judged *worst_rank(const struct judging *j, enum leaf leaf)
+{
+    struct judged *worst = NULL;
+    for (size_t i = 0; i < j->ranks; i++) {
+        struct judged *rank = &j->rank[i];
+        if (!worst || percent(rank->left[leaf], rank->work) > percent(worst->left[leaf], worst->work)) worst = rank;
+    }
+    return worst;
+}
+
+/* Adds the operators that launched most of a leaf's kernels, as the roofline has them. */
+static void add_launchers(struct judging *j, struct finding *f, enum leaf leaf)
+{
+    const struct roofline *r = j->roofline;
+    enum { SHOWN = 2 };
+    bool *used = mem_zero(r->count, sizeof *used);
+    for (size_t n = 0; n < SHOWN; n++) {
+        size_t most = SIZE_MAX;
+        for (size_t i = 0; i < r->count; i++) {
+            bool fits = r->row[i].key.rank == f->rank && !used[i] && r->row[i].key.name != NAME_OUTSIDE &&
+                        operator_leaf(names_get(&j->chosen->model->names, r->row[i].key.name)) == leaf;
+            if (fits && (most == SIZE_MAX || r->row[i].device_ns > r->row[most].device_ns)) most = i;
+        }
+        if (most == SIZE_MAX) break;
+        const struct roof_row *row = &r->row[most];
+        used[most] = true;
+        if (!n) f->where = row->key.name;
+        add_evidence(f,
+                     string_format("%s of one shape: %llu calls, %.3f ms of kernels", named(j, row->key.name),
+                                   (unsigned long long)row->calls, ms(row->device_ns)),
+                     "roofline");
+    }
+    free(used);
+}
+
+/* The same of operators that computed on the host. */
+static void add_host_operators(struct judging *j, struct finding *f, const struct judged *rank, enum leaf leaf)
+{
+    const struct op_fact *most = NULL;
+    for (size_t i = 0; i < rank->facts.ops.count; i++) {
+        const struct op_fact *op = &rank->facts.ops.row[i];
+        bool fits = operator_leaf(names_get(&j->chosen->model->names, op->name)) == leaf;
+        if (fits && (!most || op->own > most->own)) most = op;
+    }
+    if (!most) return;
+    f->where = most->name;
+    set_line(j, f, most->stack);
+    add_evidence(f,
+                 string_format("%s %s: %llu calls, %.3f ms", named(j, most->name), named(j, most->shapes),
+                               (unsigned long long)most->calls, ms(most->own)),
+                 "ops --group-by name,shapes");
+}
+
+void judge_leaf(struct judging *j, const struct rule *rule)
+{
+    struct judged *rank = worst_rank(j, rule->leaf);
+    const char *path = leaf_rows[rule->leaf].path[rank->device];
+    int64_t time = rank->left[rule->leaf];
+    if (!path) return;
+    struct finding *f = claim(j, rule, rank, LEAF_BIT(rule->leaf), time, string_format("%s", rule->finding));
+    if (!f) return;
+    add_evidence(f, string_format("leaf `%s`: %.3f ms", path, ms(rank->part->time[rule->leaf])), "budget");
+    bool computes = LEAF_BIT(rule->leaf) & COMPUTING;
+    if (computes && rank->device) add_launchers(j, f, rule->leaf);
+    else if (computes) add_host_operators(j, f, rank, rule->leaf);
+}
+
+/* True if another rule has a finding about the operator. */
+static bool has_finding(const struct judging *j, const struct judged *rank, uint32_t name)
+{
+    for (size_t i = 0; i < j->advice->findings; i++)
+        if (j->advice->finding[i].where == name && j->advice->finding[i].rank == rank->wall->rank) return true;
+    return false;
+}
+
+/* True for operators that the units for matrices compute. Memory bounds the others, and rules of their own look at them. */
+static bool is_of_units(const struct judging *j, uint32_t name)
+{
+    enum leaf leaf = operator_leaf(names_get(&j->chosen->model->names, name));
+    return leaf == LEAF_MATRIX || leaf == LEAF_CONVOLUTION || leaf == LEAF_ATTENTION || strstr(named(j, name), "moe");
+}
+
+/* The time of a rank's device work that computes. */
+static int64_t computing_time(const struct judged *rank)
+{
+    int64_t time = 0;
+    for (int leaf = LEAF_MATRIX; leaf <= LEAF_OTHER; leaf++) time = add_ns(time, rank->part->time[leaf]);
+    return time;
+}
+
+/* The operator with the largest headroom, where it takes a tenth of the computing and twice the time that it must. Its
+ * kernels may have names of another leaf: a convolution is computed as a product of matrices. */
+void judge_weakest(struct judging *j, const struct rule *rule)
+{
+    for (size_t i = 0; i < j->roofline->count; i++) {
+        const struct roof_row *row = &j->roofline->row[i];
+        struct judged *rank = rank_judged(j, row->key.rank);
+        if (!is_of_units(j, row->key.name) || !row->bound || !rank || has_finding(j, rank, row->key.name)) continue;
+        int64_t headroom = roof_headroom(row);
+        if (10 * row->device_ns < computing_time(rank) || 10 * headroom < 4 * row->device_ns) continue;
+        struct finding *f =
+            claim_some(j, rule, rank, COMPUTING, row->device_ns, headroom, string_format("%s", rule->finding));
+        if (!f) return;
+        f->where = row->key.name;
+        add_evidence(f,
+                     string_format("%s %s: %llu calls, bound by %s, %.1f %% of the peak", named(j, row->key.name),
+                                   named(j, row->key.shapes), (unsigned long long)row->calls, row->bound,
+                                   percent((int64_t)row->bound_ns, row->device_ns)),
+                     "roofline");
+        return;
+    }
+}
