@@ -40,7 +40,8 @@ enum {
     VERSIONED = 4194304,
     PEAKS = 33554432,
     FINDINGS = 134217728,
-    COMMAND_LINE = 524288 /* words behind `--` are a command line */
+    FIRST_SCREEN = 268435456, /* what is asked where no command is given */
+    COMMAND_LINE = 524288     /* words behind `--` are a command line */
 };
 
 /* How a command answers by our rules or by another tool's definitions. */

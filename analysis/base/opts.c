@@ -5,9 +5,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/command.h"
+#include "base/words/meant.h"
 #include "pattern.h"
+
+enum { NO_COMMAND = -1 };
 
 enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS, GROUPS, SORT_KEY, METRIC, LIMIT };
 
@@ -273,7 +277,10 @@ static bool set_option(struct options *options, const struct option *option, con
     case METRIC: return set_metric(option, value, place);
     case LIMIT: good = parse_limit(value, place); break;
     }
-    if (!good) complain(NULL, "%s needs %s, not '%s'", option->name, option->argument, value);
+    bool in_seconds = option->type == SECONDS && *value && value[strlen(value) - 1] == 's';
+    if (!good)
+        complain(NULL, "%s needs %s, not '%s'%s", option->name, option->argument, value,
+                 in_seconds ? ": a number of seconds without a unit" : "");
     return good;
 }
 
@@ -300,7 +307,7 @@ static void unknown_option(const char *word, size_t length)
     for (size_t i = 0; i < ARRAY_SIZE(gone); i++)
         if (strcmp(gone[i].name, copy) == 0) instead = gone[i].instead;
     for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) names[i] = options_table[i].name;
-    const char *meant = nearest(copy, names, ARRAY_SIZE(names));
+    const char *meant = option_meant(copy, names, ARRAY_SIZE(names));
     if (instead) complain(NULL, "%s is gone: %s", copy, instead);
     else
         complain(NULL, "there is no option %s%s%s; --help lists all options", copy, meant ? "; did you mean " : "",
@@ -420,28 +427,40 @@ static void unknown_command(const struct options *options, const char *word, con
         names = mem_resize(names, count + 1, sizeof *names);
         names[count++] = command->name;
     }
-    const char *meant = nearest(longer, names, count);
-    meant = meant ? meant : nearest(word, names, count);
+    const char *meant = command_meant(longer, names, count);
+    meant = meant ? meant : command_meant(word, names, count);
     complain(NULL, "there is no command %s%s%s; --help lists all commands", word, meant ? "; did you mean " : "",
              meant ? meant : "");
     free(names);
 }
 
-/* Reads the command at argv[1], which may be two words. Returns the number of words, 0 if it is unknown. */
+/* True if a word that names no command is an input: it names a file, or looks like a path or `rank=N:PATH`. */
+static bool is_input(const char *word)
+{
+    return strpbrk(word, "/.=:") || access(word, F_OK) == 0;
+}
+
+/* Reads the command at argv[1], which may be two words. Returns the number of words, NO_COMMAND if it is unknown. An input in its
+ * place asks for the first screen. */
 static int find_command(struct options *options, int argc, char **argv)
 {
     char *two = string_format("%s %s", argv[1], argc > 2 ? argv[2] : "");
     const struct command *command = command_by_name(options, two);
     int words = command ? 2 : 1;
     if (!command) command = command_by_name(options, argv[1]);
+    if (!command && is_input(argv[1])) {
+        for (command = options->commands; command->name && !(command->takes & FIRST_SCREEN);) command++;
+        command = command->name ? command : NULL;
+        words = 0;
+    }
     if (command) add_question(options, command);
     else unknown_command(options, argv[1], two);
     free(two);
-    return command ? words : 0;
+    return command ? words : NO_COMMAND;
 }
 
 /* Reads a list such as "timeline,kinds,overlap" into `question`; all are answered from one reading of the inputs.
- * Returns 1 (the list is one word of the command line), or 0 after a message. */
+ * Returns 1 (the list is one word of the command line), or NO_COMMAND after a message. */
 static int find_questions(struct options *options, const char *list)
 {
     char *copy = string_format("%s", list), *rest = copy, *name;
@@ -464,7 +483,7 @@ static int find_questions(struct options *options, const char *list)
         if (good) add_question(options, options->command);
     }
     free(copy);
-    return good;
+    return good ? 1 : NO_COMMAND;
 }
 
 /* False, with a message, if the command has too few inputs. */
@@ -495,8 +514,9 @@ bool options_parse(struct options *options, const struct command *commands, int 
         return false;
     }
     if (argv[1][0] != '-') {
-        int words = strchr(argv[1], ',') ? find_questions(options, argv[1]) : find_command(options, argc, argv);
-        if (!words) return false;
+        bool is_list = strchr(argv[1], ',') && !is_input(argv[1]);
+        int words = is_list ? find_questions(options, argv[1]) : find_command(options, argc, argv);
+        if (words == NO_COMMAND) return false;
         options->command = options->question[0];
         at += words;
     }

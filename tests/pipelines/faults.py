@@ -221,7 +221,7 @@ def unfused_filters():
         except (ImportError, RuntimeError) as error:
             print('the extension of torchfx does not work with this torch:', str(error).splitlines()[0])
             sys.exit(77)
-        for _ in range(30):
+        for _ in range(300):
             if BAD:
                 out = sound
                 for one in filters:

@@ -184,7 +184,7 @@ void judge_slow_batch(struct judging *j, const struct rule *rule)
             if (!made && call->worker >= 0) made = call;
         }
         int64_t excess = wait ? wait->end - wait->start - wait->median : 0, on_file = 0;
-        if (wait && excess > 4 * wait->median && 4 * excess > rank->part->time[LEAF_LOADER]) {
+        if (wait && excess > 4 * wait->median && 2 * excess > rank->part->time[LEAF_LOADER]) {
             bool fits = made && made->end > wait->start && made->start < wait->end;
             uint32_t file = fits ? slow_call_file(made, &on_file) : NAME_NONE;
             struct finding *f = claim(j, rule, rank, LEAF_BIT(LEAF_LOADER), excess,

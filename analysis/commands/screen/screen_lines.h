@@ -1,0 +1,12 @@
+/* screen_lines.h - lines of the first screen, cut to its width. */
+#ifndef TFA_SCREEN_LINES_H
+#define TFA_SCREEN_LINES_H
+
+#include "write/out.h"
+
+/* Writes a line, cut to the terminal or to 100 columns, with unsafe characters made visible, and empties the text. */
+void screen_line(struct out *out, struct text *line);
+/* The same below an empty line. */
+void screen_gap(struct out *out, struct text *line);
+
+#endif

@@ -1,0 +1,147 @@
+/* stage_tree.c - prints the stages of a run as a tree.
+ *
+ * A stage stands below the stage around its first call on the rank where it took longest. The times are done_us and
+ * self_us of `stages`, added up over the ranks; the share is that of the time of all ranks. */
+#include "commands/screen/stage_tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ask/stages/stage_table.h"
+#include "commands/screen/screen_lines.h"
+#include "write/short_names.h"
+
+struct tree_row {
+    uint32_t name; /* the key */
+    uint32_t parent;
+    uint64_t calls;
+    int64_t all, self, least, most;
+    size_t ranks;
+    bool shown, printed;
+};
+
+struct stage_tree {
+    KEYED_ROWS(struct tree_row);
+    size_t ranks;
+};
+
+struct needs stage_tree_needs(const struct options *options)
+{
+    return work_needs(options);
+}
+
+static int64_t time_of_row(const struct stage_row *row)
+{
+    return row->done_unknown ? row->wall : row->done;
+}
+
+static int tree_rows_by_time(const void *a, const void *b)
+{
+    const struct tree_row *x = a, *y = b;
+    return x->all != y->all ? by_number(y->all, x->all) : by_number(x->name, y->name);
+}
+
+static void collect_tree(struct stage_tree *tree, const struct stage_table *table)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        const struct stage_row *row = &table->row[i];
+        if (!row->calls || row->name == NAME_OUTSIDE || row->name == NAME_RUN) continue;
+        struct tree_row *of = keyed_row(&tree->keyed, &row->name, sizeof row->name, sizeof *of);
+        int64_t time = time_of_row(row);
+        if (!of->ranks || time > of->most) of->parent = row->parent;
+        of->least = of->ranks ? MIN(of->least, time) : time;
+        of->most = MAX(of->most, time);
+        of->all = add_ns(of->all, time);
+        of->self = add_ns(of->self, row->self);
+        of->calls += row->calls;
+        of->ranks++;
+        tree->ranks = MAX(tree->ranks, of->ranks);
+    }
+    if (tree->count) qsort(tree->row, tree->count, sizeof *tree->row, tree_rows_by_time);
+}
+
+static struct tree_row *row_named(struct stage_tree *tree, uint32_t name)
+{
+    for (size_t i = 0; i < tree->count; i++)
+        if (tree->row[i].name == name && name != NAME_NONE) return &tree->row[i];
+    return NULL;
+}
+
+/* Chooses the rows with the most time. A row brings those around it, if all of them have room. Returns their number. */
+static size_t choose_rows(struct stage_tree *tree, size_t most)
+{
+    size_t shown = 0;
+    for (size_t i = 0; i < tree->count && shown < most; i++) {
+        struct tree_row *chain[16];
+        size_t length = 0;
+        for (struct tree_row *row = &tree->row[i]; row && !row->shown && length < ARRAY_SIZE(chain);
+             row = row_named(tree, row->parent))
+            chain[length++] = row;
+        if (shown + length > most) continue;
+        for (size_t k = 0; k < length; k++) chain[k]->shown = true;
+        shown += length;
+    }
+    return shown;
+}
+
+static void put_row(struct out *out, const struct session *session, const struct stage_tree *tree,
+                    const struct tree_row *row, size_t depth)
+{
+    const struct name *name = names_get(&session->model.names, row->name);
+    struct text line = {0};
+    text_format(&line, "%12.3f", (double)row->all / 1e6);
+    if (tree->ranks > 1) text_format(&line, " %12.3f ..%12.3f", (double)row->least / 1e6, (double)row->most / 1e6);
+    text_format(&line, " %12.3f %9llu  %*s", (double)row->self / 1e6, (unsigned long long)row->calls,
+                (int)MIN(2 * depth, 16), "");
+    short_stage(name->text, name->length, &line);
+    screen_line(out, &line);
+}
+
+static void put_children(struct out *out, const struct session *session, struct stage_tree *tree, uint32_t parent,
+                         size_t depth)
+{
+    for (size_t i = 0; i < tree->count; i++) {
+        struct tree_row *row = &tree->row[i];
+        const struct tree_row *around = row_named(tree, row->parent);
+        bool below = around && around->shown ? row->parent == parent : parent == NAME_NONE;
+        if (!row->shown || row->printed || !below) continue;
+        row->printed = true;
+        put_row(out, session, tree, row, depth);
+        put_children(out, session, tree, row->name, depth + 1);
+    }
+}
+
+static void put_tree(struct out *out, const struct session *session, struct stage_tree *tree, size_t most)
+{
+    struct text line = {0};
+    if (!tree->count) return;
+    size_t shown = choose_rows(tree, most);
+    text_puts(&line, "stages, all ranks together");
+    if (tree->ranks < 2) line.length = strlen("stages");
+    if (shown < tree->count) {
+        line.data[line.length] = 0;
+        text_format(&line, "; %zu more in `tfanalyze stages`", tree->count - shown);
+    }
+    screen_gap(out, &line);
+    text_puts(&line, tree->ranks > 1 ? "          ms       least ms ..     most ms      self ms     calls  stage"
+                                     : "          ms      self ms     calls  stage");
+    screen_line(out, &line);
+    put_children(out, session, tree, NAME_NONE, 0);
+    for (size_t i = 0; i < tree->count; i++) /* those around each other in a circle */
+        if (tree->row[i].shown && !tree->row[i].printed) put_row(out, session, tree, &tree->row[i], 0);
+}
+
+void stage_tree_print(struct out *out, struct session *session, size_t most)
+{
+    struct stage_table table = {.since = INT64_MIN};
+    struct stage_tree tree = {0};
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        struct scope *scope = scope_begin(&session->chosen, i);
+        stages_add(&table, scope, scope->process->rank, false);
+        scope_end(scope);
+    }
+    collect_tree(&tree, &table);
+    put_tree(out, session, &tree, most);
+    keyed_free(&tree.keyed);
+    stages_free(&table);
+}

@@ -1,0 +1,12 @@
+/* stage_tree.h - the stages of a run as a tree: a row for each name, with the smallest and the largest time of a rank. */
+#ifndef TFA_STAGE_TREE_H
+#define TFA_STAGE_TREE_H
+
+#include "commands/session.h"
+
+struct needs stage_tree_needs(const struct options *options);
+/* Prints at most `most` rows, those with the most time and the stages around them, below a head. Prints nothing where the
+ * run has no stages. */
+void stage_tree_print(struct out *out, struct session *session, size_t most);
+
+#endif
