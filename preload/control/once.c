@@ -101,12 +101,28 @@ static bool claim(struct tfi_dir *dir, const char *name, uint64_t kind, bool *po
     return !first || strncmp(first, line, length) == 0;
 }
 
-/* Opens /dev/shm and sets the file's name there; false if this run has none. */
-static bool open_memory(void)
+#define MEMORY "/dev/shm"
+
+/* Sets the file's name in memory; false if this run has none. */
+static bool name_memory(void)
 {
     const char *token = tfi_run_token();
     tfi_fmt(room->name, sizeof room->name, "tfinject.%u.%s.said", (unsigned)geteuid(), token);
-    return *token && !strchr(token, '/') && tfi_dir_open(&room->place, "/dev/shm");
+    return *token && !strchr(token, '/');
+}
+
+static bool open_memory(void)
+{
+    return name_memory() && tfi_dir_open(&room->place, MEMORY);
+}
+
+/* True if the file is there: most runs need none. */
+static bool is_in_memory(void)
+{
+    struct stat st;
+    if (!name_memory()) return false;
+    tfi_fmt(room->line, sizeof room->line, MEMORY "/%s", room->name);
+    return tfi_stat(room->line, &st) == 0;
 }
 
 static bool decide(uint64_t kind)
@@ -183,7 +199,7 @@ void tfi_run_ends(const char *reason)
     if (dir) traces = has_traces(dir);
     if (traces) tfi_fmt(room->path, sizeof room->path, "%s", dir->path);
     tfi_dir_close(&room->place);
-    if (open_memory()) tfi_dir_remove(&room->place, room->name);
+    if (is_in_memory() && open_memory()) tfi_dir_remove(&room->place, room->name);
     tfi_dir_close(&room->place);
     tfi_unlock(&lock);
     const char *quote = strpbrk(room->path, " '\"\\$`&;|<>()*?[]{}#!") ? "'" : "";
