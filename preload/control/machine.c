@@ -181,13 +181,20 @@ static uint64_t smallest(struct group *group, uint64_t (*limit)(const struct gro
     return least;
 }
 
-static char lines[4096]; /* /proc/self/cgroup */
+static char lines[4096]; /* /proc/self/cgroup; also read for the samples that follow the header */
 static struct group group;
+
+static bool read_groups(void)
+{
+    if (tfi_read_file("/proc/self/cgroup", lines, sizeof lines) > 0) return true;
+    *lines = 0;
+    return false;
+}
 
 static void add_limits(struct tfi_text *text)
 {
     uint64_t limit;
-    if (tfi_read_file("/proc/self/cgroup", lines, sizeof lines) <= 0) return;
+    if (!read_groups()) return;
     if (find_group(lines, "cpu", &group) && (limit = smallest(&group, quota_of)) != NONE)
         add_number(text, "quota_millis", limit);
     if (find_group(lines, "memory", &group) && (limit = smallest(&group, memory_limit_of)) != NONE)
@@ -196,13 +203,11 @@ static void add_limits(struct tfi_text *text)
 
 bool tfi_machine_cgroup_memory(char *path, size_t size)
 {
-    if (tfi_read_file("/proc/self/cgroup", lines, sizeof lines) <= 0 || !find_group(lines, "memory", &group))
-        return false;
+    if (!find_group(lines, "memory", &group)) return false;
     const char *name = group.is_v2 ? "memory.current" : "memory.usage_in_bytes";
     do {
-        if (number_of(&group, name) == NONE) continue;
         tfi_fmt(path, size, "%s/%s", group.path, name);
-        return true;
+        if (syscall(SYS_access, path, R_OK) == 0) return true;
     } while (go_up(&group));
     return false;
 }

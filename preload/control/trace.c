@@ -58,7 +58,7 @@ static bool create(void)
 {
     char file[TFI_NAME_BYTES];
     for (unsigned n = first_free(); n < MOST; n++) {
-        if (!is_free(n)) continue;
+        if (n > 1 && !is_free(n)) continue; /* the first one was looked at just now */
         tfi_fmt(file, sizeof file, "%s.tfr", tfi_trace_name);
         if (tfi_writer_open(&tfi_trace_dir, file, tfi_config.max_mb)) return true;
         if (errno != EEXIST) return false;
