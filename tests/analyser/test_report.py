@@ -398,3 +398,25 @@ def test_short_names(tmp_path, analyze):
     for style, wanted in (('full', list(SHORT)), ('short', list(SHORT.values()))):
         _, files = report(analyze, path, '--names', style)
         assert [k['name'] for k in files[f'{tmp_path}/s_rank0.breakdown.json']['top_kernels']] == wanted
+
+
+@pytest.mark.slow
+def test_more_stages_than_a_file_holds(tmp_path, analyze):
+    """Names with the id of each call: timing.json keeps the longest 65,536 stages, and says how many calls it leaves out."""
+    w = simple(tmp_path / 't.tfr', footer=False)
+    count, begin = 65536 + 300, 10 ** 8
+    for first in range(0, count, 8192):
+        records = []
+        for i in range(first, min(first + 8192, count)):
+            time = begin + 1000 * i
+            stage = rec('range_begin', name=w.string(f'request {i}a'), time=time, id=i + 10, flags=NESTED | STAGE)
+            records += [stage, tfr.end_of(stage, time + (10 if i % 100 == 7 and i < 30000 else 500), 1)]
+        w.chunk(records, thread=1, tid=100)
+    w.footer()
+    w.save(tmp_path / 't.tfr')
+    text = analyze('report', tmp_path, format='text').out
+    timing = json.loads((tmp_path / 'timing.json').read_text())
+    short = [f'request {i}a' for i in range(7, 30000, 100)]
+    assert len(short) == 300 and not set(short) & set(timing['stages'])
+    assert len(timing['stages']) == 65536 and timing['calls_left_out'] == timing['num_stages'] - 65536
+    assert 'not in timing.json' in text

@@ -62,6 +62,7 @@ struct report {
     uint32_t *chosen;          /* by name: the stage's number among those that get a trace, or NO_PLACE */
     size_t traces;             /* number of stages that get a trace */
     size_t left_out;           /* number of stages that get none */
+    size_t untimed;            /* number of stages that timing.json leaves out */
     struct short_names shorts; /* with --names short */
     struct op_rows operators;  /* of the units without a device */
     char **file;               /* files written */

@@ -442,6 +442,11 @@ static void put_files(struct out *out, const struct report *report, const char *
         out_format(out, "  %-40s trace for Perfetto, HTA and others (%zu file%s)\n", "STAGE_rankN.trace.json.gz",
                    traces, traces == 1 ? "" : "s");
     }
+    if (report->untimed)
+        out_format(out,
+                   "  %zu shorter stages are not in timing.json: a name with an id or a number of each call makes a "
+                   "stage of each;\n  give the calls one name\n",
+                   report->untimed);
     if (report->left_out)
         out_format(out, "  %zu shorter stages have no trace file; --stage NAME writes one\n", report->left_out);
     put_kept(out, report);

@@ -253,6 +253,34 @@ static struct row *all_rows(const struct timing *t, size_t *count)
     return row;
 }
 
+static int longest_first(const void *a, const void *b)
+{
+    return by_number(*(const int64_t *)b, *(const int64_t *)a);
+}
+
+/* Keeps the stages with the longest times, as many as the library's own files have at most: a name with the id of a request
+ * makes a stage of each request. Returns how many are left, and sets the number of calls of the others. */
+static size_t keep_longest(struct row *row, size_t count, uint64_t *calls)
+{
+    enum { MOST = 65536 };
+    *calls = 0;
+    if (count <= MOST) return count;
+    int64_t *times = mem_zero(count, sizeof *times);
+    for (size_t i = 0; i < count; i++) times[i] = row[i].longest;
+    qsort(times, count, sizeof *times, longest_first);
+    int64_t least = times[MOST - 1]; /* of those with this time, the first ones */
+    size_t kept = 0, equal = MOST;
+    for (size_t i = 0; i < MOST; i++) equal -= times[i] > least;
+    free(times);
+    for (size_t i = 0; i < count; i++) {
+        bool keep = row[i].longest > least || (row[i].longest == least && equal);
+        if (keep && row[i].longest == least) equal--;
+        if (keep) row[kept++] = row[i];
+        else *calls += row[i].calls;
+    }
+    return kept;
+}
+
 static void put_parallel(struct out *out, const struct timing *t, const struct row *row)
 {
     const char *comma = "";
@@ -272,9 +300,14 @@ static void put_parallel(struct out *out, const struct timing *t, const struct r
 
 static void put_stages(struct out *out, const struct timing *t)
 {
-    size_t count;
-    struct row *row = all_rows(t, &count);
-    out_format(out, "  \"num_stages\": %llu,\n  \"stages\": {", (unsigned long long)t->calls);
+    size_t all;
+    uint64_t others;
+    struct row *row = all_rows(t, &all);
+    size_t count = keep_longest(row, all, &others);
+    t->report->untimed = all - count;
+    out_format(out, "  \"num_stages\": %llu,\n", (unsigned long long)t->calls);
+    if (others) out_format(out, "  \"calls_left_out\": %llu,\n", (unsigned long long)others);
+    out_puts(out, "  \"stages\": {");
     for (size_t i = 0; i < count; i++) {
         const struct name *name = names_get(&t->report->session->model.names, row[i].name);
         out_puts(out, i ? ",\n    " : "\n    ");
