@@ -7,6 +7,10 @@
  * memory takes milliseconds to clear all. Kernels before 5.14 cannot do this through the mapping, and get all blocks at
  * the start by fallocate(2), never its emulation. If the first pages cannot be had the pool lies elsewhere, and the
  * header says where; if later ones cannot, chunks are private memory, which SIGKILL loses.
+ * A file that is cut shorter takes its pages from the mapping, and the next access kills the program. Its mode, 0400, keeps
+ * everybody but root from that. Nothing keeps root from it: seals (F_SEAL_SHRINK) belong to files without a name, which end
+ * with their process; a lease holds the other one up, but asks for a descriptor and a signal, and a file server has none;
+ * an immutable file raises SIGBUS at the next page itself; and writing by system calls instead costs each record one.
  */
 #include "record/pool.h"
 
