@@ -5,6 +5,9 @@ on an alternative stack that calls _exit is an ordinary program. tests/victims/s
 painted stack, and runs on small stacks.
 """
 
+import itertools
+import subprocess
+
 import pytest
 
 import scripted
@@ -44,6 +47,53 @@ def test_small_stacks(run, victim, mode, size, status):
     assert bare.rc == status
     assert (watched.rc, watched.out, watched.err) == (bare.rc, bare.out, bare.err)
     assert len(list(watched.dir.glob('*.timing.json'))) == 1
+
+
+BLOCKS = r'''
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static long taken; /* bytes of the stack that the handler uses itself */
+static void handler(int number)
+{
+    char *volatile room = __builtin_alloca(taken);
+    (void)number;
+    (void)room;
+    for (int i = 0; i < 300; i++) {
+        int fd = open("/proc/self/exe", O_RDONLY);
+        munmap(mmap(0, 4096, PROT_READ, MAP_PRIVATE, fd, 0), 4096);
+        close(fd);
+        free(malloc(100000));
+    }
+}
+int main(int argc, char **argv)
+{
+    enum { SIZE = 8192, GUARD = 4096 };
+    char *memory = mmap(0, SIZE + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t stack = {.ss_sp = memory + GUARD, .ss_size = SIZE};
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
+    taken = argc > 1 ? atol(argv[1]) : 0;
+    mprotect(memory, GUARD, PROT_NONE);
+    sigaltstack(&stack, 0);
+    sigaction(SIGUSR1, &action, 0);
+    raise(SIGUSR1);
+    raise(SIGUSR1);
+    return 5;
+}
+'''
+
+
+@pytest.mark.parametrize('activities', ['mem,stack', 'mem,io,stack'])
+def test_blocks_on_a_small_stack(run, lib, tmp_path, activities):
+    """A handler on a stack of 8 KiB allocates blocks that are recorded with their call stacks."""
+    (tmp_path / 'blocks.c').write_text(BLOCKS)
+    subprocess.run(['gcc', '-O1', '-o', tmp_path / 'blocks', tmp_path / 'blocks.c'], check=True)
+    settings = {'TFI_ACTIVITIES': activities, 'TFI_HOST_ALLOC_KB': '1', 'TFI_LOG': 'error'}
+    for preload, taken in itertools.product((lib, f'{lib.with_name("libtfinject-alloc.so")} {lib}'), range(0, 600, 50)):
+        assert run([tmp_path / 'blocks', taken], settings, preload=preload).rc == 5, taken
 
 
 def taken(result):
