@@ -69,7 +69,7 @@ LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,nodelete -Wl,-soname,$(@F) -
 LDLIBS_LIB  = -l:libz.a -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--as-needed
 # tfanalyze links the demangler of the C++ runtime statically, because kernel names are C++ names. Its thread functions and
 # dlopen are those of old systems, as the library's, and analysis/start.c has its start.
-LDLIBS_TOOL = -l:libz.a -l:libjansson.a -Wl,-u,__cxa_demangle -l:libsupc++.a -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--as-needed -lm
+LDLIBS_TOOL = -l:libz.a -l:libjansson.a -Wl,-u,__gcclibcxx_demangle_callback -l:libsupc++.a -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--as-needed -lm
 LDFLAGS_TOOL = $(if $(ASAN),,-Wl,--wrap=__libc_start_main)
 
 .PHONY: all everything FORCE $(TASKS)

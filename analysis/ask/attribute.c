@@ -178,15 +178,41 @@ static void launched_at(struct attribution *a, struct points *points, size_t wor
     points_add(points, s->thread[span], s->start[span], (uint32_t)work);
 }
 
+static struct map operators_by_id(const struct spans *s)
+{
+    struct map operators = {0};
+    for (size_t i = 0; i < s->table.count; i++)
+        if (s->event_class[i] == CLASS_OPERATOR && s->id[i] != NO_ID) map_put(&operators, s->id[i], (uint32_t)i);
+    return operators;
+}
+
+/* A call that begins inside an operator and ends after it may be that of its parent, since times are rounded: then the
+ * external id of the work tells. */
+static void settle_overruns(struct attribution *a)
+{
+    const struct works *w = &a->process->works;
+    const struct spans *s = &a->process->spans;
+    struct map operators = {0};
+    bool has_map = false;
+    for (size_t i = 0; i < w->table.count; i++) {
+        uint32_t launch = a->launch[i], op = a->op[i];
+        if (launch == NO_PLACE || op == NO_PLACE || s->end[op] >= s->end[launch] || w->external[i] == NO_ID) continue;
+        if (!has_map) operators = operators_by_id(s);
+        has_map = true;
+        uint32_t named = map_get(&operators, w->external[i]);
+        if (named == MAP_NONE || s->thread[named] != s->thread[launch]) continue;
+        if (s->start[named] <= s->start[launch] && s->end[named] >= s->start[launch]) a->op[i] = named;
+    }
+    map_free(&operators);
+}
+
 /* Work without a call of its correlation id was launched by the operator with its external id; if there is none, by the
  * call that has this id and no correlation id. Such work is rare. */
 static void find_operators(struct attribution *a, struct points *points)
 {
     const struct works *w = &a->process->works;
     const struct spans *s = &a->process->spans;
-    struct map operators = {0};
-    for (size_t i = 0; i < s->table.count; i++)
-        if (s->event_class[i] == CLASS_OPERATOR && s->id[i] != NO_ID) map_put(&operators, s->id[i], (uint32_t)i);
+    struct map operators = operators_by_id(s);
     for (size_t i = 0; i < w->table.count; i++) {
         if (a->launch[i] == NO_PLACE) {
             a->op[i] = w->external[i] == NO_ID ? NO_PLACE : map_get(&operators, w->external[i]);
@@ -464,6 +490,7 @@ void attribute(struct attribution *a, const struct process *process, struct need
     if (needs.operators_of_work) {
         sort_operators(process, &operators);
         sweep(&operators, &points, set_operator, a);
+        settle_overruns(a);
     }
     find_stages(a, &stages, &operators, &points, a->work);
     if (process->graphs.nodes) find_captures(a, &stages, &operators, &points);

@@ -205,8 +205,11 @@ static uint32_t annotation_name(const struct kineto_places *places, const struct
 {
     uint64_t number;
     bool is_step = step_number(event->name, &number);
-    struct slice name = is_step ? (struct slice){ANY_STEP, sizeof ANY_STEP - 1} : event->name;
-    return name.at ? names_find(places->names, name.at, name.length) : NO_PLACE;
+    bool is_any = is_step && !places->names->full_stages;
+    struct slice name = is_any ? (struct slice){ANY_STEP, sizeof ANY_STEP - 1} : event->name;
+    uint32_t found = name.at ? names_find(places->names, name.at, name.length) : NO_PLACE;
+    uint32_t folded = map_get(&places->process->folded, found);
+    return folded == MAP_NONE ? found : folded;
 }
 
 /* Finds the annotation of a shadow: the one around the kernel that the shadow begins with. Kineto's rounding can

@@ -20,9 +20,10 @@ enum {
     RULES = 16,
     KERNEL_GROUPS = 32,
     TORCH_TABLE = 64,
-    EXCLUSIVE = 128, /* --exclusive and --slowest */
-    ALL = 256,       /* every command but `help` takes it */
-    FILTERED = 512,  /* a filter: every command takes it unless commands.def refuses it */
+    EXCLUSIVE = 128,    /* --exclusive and --slowest */
+    ALL = 256,          /* every command but `help` takes it */
+    FILTERED = 512,     /* a filter: every command takes it unless commands.def refuses it */
+    STAGED = 268435456, /* every command that takes --stage takes it */
     MERGED = 2048,
     HELP = 1024, /* the command reads no trace: its arguments are words */
     DFTRACER = 4096,

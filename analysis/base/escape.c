@@ -128,6 +128,23 @@ static size_t add_escape(struct text *text, const char *p, const char *end)
     return length;
 }
 
+bool escapes_nothing(const char *text, size_t length)
+{
+    for (const char *p = text, *end = text + length; (p = memchr(p, '\\', (size_t)(end - p))) != NULL; p += 2) {
+        if (end - p < 2 || !p[1] || !strchr("\"\\/bfnrtu", p[1])) return true;
+        if (p[1] == 'u' && escaped_code(p, end) < 0) return true;
+    }
+    return false;
+}
+
+/* Returns the length of a string without its quotes, from behind the first one. */
+static size_t string_length(const char *from, const char *end)
+{
+    const char *p = from;
+    while (p < end && *p != '"') p += *p == '\\' && end - p > 1 ? 2 : 1;
+    return (size_t)(p - from);
+}
+
 /* Returns the length of a number word that strict JSON lacks, 0 if there is none. */
 static size_t number_word(const char *p, const char *end)
 {
@@ -142,7 +159,7 @@ static size_t number_word(const char *p, const char *end)
 void text_strict_json(struct text *text, const char *json, size_t length)
 {
     struct text utf8 = {0};
-    bool in_string = false;
+    bool in_string = false, is_plain = false; /* a string in which backslashes are backslashes */
     text_utf8(&utf8, json, length);
     const char *end = utf8.data + utf8.length;
     for (const char *p = utf8.data; p < end;) {
@@ -150,12 +167,16 @@ void text_strict_json(struct text *text, const char *json, size_t length)
         if (word) {
             text_puts(text, "null");
             p += word;
+        } else if (in_string && *p == '\\' && is_plain && end - p > 1 && p[1] != '"') {
+            text_puts(text, "\\\\");
+            p++;
         } else if (in_string && *p == '\\') {
             p += add_escape(text, p, end);
         } else if (in_string && *p > 0 && *p < ' ') {
             text_format(text, "\\u%04x", (unsigned)*p++);
         } else {
             in_string ^= *p == '"';
+            if (in_string && *p == '"') is_plain = escapes_nothing(p + 1, string_length(p + 1, end));
             text_add(text, p++, 1);
         }
     }

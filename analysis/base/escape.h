@@ -17,8 +17,11 @@ void text_visible(struct text *text, const char *bytes, size_t length);
 bool is_ascii(const char *text, size_t length);
 /* Appends the text as UTF-8, with U+FFFD for invalid bytes. */
 void text_utf8(struct text *text, const char *bytes, size_t length);
+/* True if a text between quotes has an invalid escape: its writer escapes nothing, and each backslash is one. */
+bool escapes_nothing(const char *text, size_t length);
 /* Appends JSON as strict readers accept it. U+FFFD replaces bytes that are not UTF-8, lone surrogates and NUL. null
- * replaces NaN and the infinities, which Python writes. Control characters in strings become escapes. */
+ * replaces NaN and the infinities, which Python writes. Control characters in strings become escapes.
+ * In a string whose writer escapes nothing, such as a Windows path, backslashes become escapes too. */
 void text_strict_json(struct text *text, const char *json, size_t length);
 /* Appends JSON with escapes for the same unsafe characters in its strings. */
 void text_json(struct text *text, const char *json, size_t length);

@@ -6,21 +6,39 @@
 #include "base/kernel_names.h"
 
 #include <ctype.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_MANGLED = 1024 };
+enum { LONGEST_MANGLED = 1024, LONGEST_DEMANGLED = 1 << 16 };
 
-/* Declared here because it is the only function used from the C++ runtime; see LDLIBS_TOOL in the Makefile. */
-char *__cxa_demangle(const char *mangled, char *buffer, size_t *length, int *status) __attribute__((weak));
+/* Declared here because it is the only function used from the C++ runtime; see LDLIBS_TOOL in the Makefile. It gives the text
+ * piece by piece, keeps nothing but its stack, and returns 0 if the name is one. */
+int __gcclibcxx_demangle_callback(const char *mangled, void (*take)(const char *piece, size_t length, void *context),
+                                  void *context) __attribute__((weak));
+
+struct demangled {
+    struct text text;
+    jmp_buf too_long;
+};
+
+static void take_piece(const char *piece, size_t length, void *context)
+{
+    struct demangled *to = context;
+    if (length > LONGEST_DEMANGLED - to->text.length) longjmp(to->too_long, 1);
+    text_add(&to->text, piece, length);
+}
 
 /* Longer names stay mangled, because Kineto leaves them mangled too (limit of the C++ runtime): both tools then use
- * the same names. */
+ * the same names. A name may repeat its parts, and the repetition too: what would grow beyond LONGEST_DEMANGLED stays as it is. */
 char *demangled_name(const char *name)
 {
-    int status;
-    if (strncmp(name, "_Z", 2) != 0 || strlen(name) > LONGEST_MANGLED || !__cxa_demangle) return NULL;
-    return __cxa_demangle(name, NULL, NULL, &status);
+    struct demangled to = {0};
+    if (strncmp(name, "_Z", 2) != 0 || strlen(name) > LONGEST_MANGLED || !__gcclibcxx_demangle_callback) return NULL;
+    text_puts(&to.text, "");
+    if (setjmp(to.too_long) == 0 && __gcclibcxx_demangle_callback(name, take_piece, &to) == 0) return to.text.data;
+    text_free(&to.text);
+    return NULL;
 }
 
 static bool is_word(char c)

@@ -51,6 +51,8 @@ static const char *const memory_layout_names[] = {
 static const char *const style_names[] = {
     [NAMES_FULL] = "full", [NAMES_SHORT] = "short", [NAMES_MANGLED] = "mangled", NULL};
 
+static const char *const stage_name_words[] = {[STAGES_FOLDED] = "folded", [STAGES_FULL] = "full", NULL};
+
 static const struct option {
     const char *name;
     char letter;
@@ -96,6 +98,7 @@ static bool knows(const struct option *option, const struct command *command)
     int length;
     if (command->takes & HELP) return option->takers & HELP;
     if (option->takers == FILTERED) return !refusal(option->name, command, &length);
+    if (option->takers == STAGED) return !refusal("--stage", command, &length);
     return option->takers & (ALL | command->takes);
 }
 

@@ -73,6 +73,7 @@ enum sort_key {
     NR_SORT_KEYS
 };
 
+enum stage_name_style { STAGES_FOLDED, STAGES_FULL };
 enum name_style { NAMES_FULL, NAMES_SHORT, NAMES_MANGLED };
 
 /* "0,2-5" */
@@ -113,6 +114,7 @@ struct options {
     enum sort_key sort_by;
     int64_t row_limit; /* 0: not given, -1: all */
     enum name_style names;
+    enum stage_name_style stage_names;
     struct strings_list stage, communication;
     char *budget, *write_budget; /* paths */
     double from, to;             /* seconds; NAN: not given */

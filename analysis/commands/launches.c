@@ -35,7 +35,7 @@ static void emit_launch(struct session *session, const struct launch_sums *l, co
     emit_stage(e, stage);
     emit_bytes_text(e, "name", name->text, name->length);
     emit_hide(e, left_rows_stage(&l->left, row->head.rank, row->head.stage));
-    emit_values(e, row, calls, row->has_device && row->kind != DISPATCH);
+    emit_values(e, row, calls, row->has_device && !row->lacks_links && row->kind != DISPATCH);
     emit_row_end(e);
 }
 
@@ -55,11 +55,12 @@ static void emit_launches(struct session *session, const struct launch_sums *l)
         sum.slow += row->slow;
         sum.delayed += row->delayed;
         sum.has_device |= row->has_device;
+        sum.lacks_links |= row->lacks_links;
         if (!top || of_stage < top) emit_launch(session, l, row);
     }
     emit_totals(&session->emit);
     emit_hide(&session->emit, l->left.any);
-    emit_values(&session->emit, &sum, calls, sum.has_device);
+    emit_values(&session->emit, &sum, calls, sum.has_device && !sum.lacks_links);
     emit_end(&session->emit);
 }
 

@@ -31,6 +31,7 @@ struct answer {
     uint64_t rows, shown; /* of all processes; shown: those that --top lets through */
     uint64_t sums[4];     /* totals, by layout */
     bool lacks_blocks;    /* those outside the selected stages are in no trace */
+    bool lacks_totals;    /* so that the largest of all is unknown */
     struct pictures pictures;
     struct assigned assigned;
     struct assigned_walk *walk; /* NULL: the categories of blocks are unknown */
@@ -508,6 +509,7 @@ static void answer_process(struct answer *a, const struct layout_of *layout)
     a->attributed = layout->by_stage || choice_needs_launches(&a->session->options, p);
     a->choice = &a->scope->choice;
     a->lacks_blocks |= selects_stages(p) && !a->session->options.stage.count;
+    a->lacks_totals |= p->blocks.untold.count > 0;
     if (a->attributed) scope_attribute(a->scope);
     if (p->memory_rows) layout->of_rows(a);
     else answer_blocks(a, layout);
@@ -519,7 +521,7 @@ static void emit_sums(struct answer *a, const struct layout_of *layout)
     struct emit *e = &a->session->emit;
     emit_totals(e);
     if (a->session->options.memory_layout != MEMORY_OOM) emit_count(e, "rows", a->rows);
-    emit_hide(e, a->lacks_blocks);
+    emit_hide(e, a->lacks_blocks || a->lacks_totals);
     for (size_t i = 0; i < ARRAY_SIZE(layout->totals) && layout->totals[i]; i++)
         (strstr(layout->totals[i], "_bytes") ? emit_bytes : emit_count)(e, layout->totals[i], a->sums[i]);
     emit_end(e);

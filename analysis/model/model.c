@@ -437,6 +437,8 @@ void process_free(struct process *process)
     table_free(&process->wholes, whole_layout, ARRAY_SIZE(whole_layout));
     table_free(&process->pauses, pause_layout, ARRAY_SIZE(pause_layout));
     table_free(&process->blocks, block_layout, ARRAY_SIZE(block_layout));
+    map_free(&process->blocks.untold);
+    map_free(&process->ooms.untold);
     table_free(&process->ooms, block_layout, ARRAY_SIZE(block_layout));
     table_free(&process->grants, block_layout, ARRAY_SIZE(block_layout));
     tensors_free(&process->tensors);
@@ -484,6 +486,9 @@ void process_free(struct process *process)
     map_free(&process->lane_of);
     map_free(&process->device_of);
     map_free(&process->category_of);
+    free(process->python_call);
+    map_free(&process->folded);
+    map_free(&process->full_name);
     map_free(&process->range_of_id);
     map_free(&process->uncorrelated);
     map_free(&process->range_inputs);

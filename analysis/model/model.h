@@ -150,7 +150,7 @@ struct blocks {
     uint64_t
         *other;    /* of BLOCK_MAPPED: the physical memory, or the length that is unmapped; of BLOCK_NONE: the stream */
     uint8_t *kind; /* BLOCK_* */
-    bool lacks_totals; /* of a Kineto trace: some have none */
+    struct map untold; /* of a Kineto trace: those without totals, or with impossible ones */
 };
 enum { DEVICE_HOST = -1, DEVICE_OTHER = -2 };
 #define TOTAL_UNKNOWN UINT64_MAX
@@ -469,6 +469,14 @@ struct process {
         uncorrelated;   /* of a Kineto trace: calls without a correlation id, by external id, as indices in spans */
     uint32_t *streamed; /* indices in spans of operators whose arguments name a stream, as Triton's do */
     size_t streamed_count, streamed_capacity;
+    struct python_call {
+        uint64_t id, parent; /* of Kineto: "Python id", "Python parent id" */
+        uint32_t span;
+    } * python_call; /* of a Kineto trace, with `all_spans`; only while it is loaded */
+    size_t python_calls, python_call_capacity;
+    int64_t rounding_ns; /* of a Kineto trace: so much later than its parent may a child end, since times are rounded */
+    struct map folded;   /* folded names of stages, by name (model/step_ranges.h) */
+    struct map full_name;    /* the names of such ranges, by index in ranges */
     struct map range_of_id;  /* of a Kineto trace, with `all_spans`: annotations by external id */
     struct bits unlinked;    /* the same: calls without an operator, by index in spans */
     struct map range_inputs; /* index in range_input, for ranges with inputs from the framework */

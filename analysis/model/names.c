@@ -86,6 +86,14 @@ const struct name *names_get(const struct names *names, uint32_t number)
     return place_of(names, number < names->count ? number : NAME_LOST);
 }
 
+struct name names_copy(struct names *names, uint32_t number)
+{
+    mem_hold(&names->lock); /* other threads grow the list; the text itself never moves */
+    struct name name = *names_get(names, number);
+    mem_release(&names->lock);
+    return name;
+}
+
 int names_order(const struct names *names, uint32_t a, uint32_t b)
 {
     const struct name *x = names_get(names, a), *y = names_get(names, b);

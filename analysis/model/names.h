@@ -35,6 +35,7 @@ struct names {
     pthread_mutex_t lock;
     /* Kernel names stay as they stand in a trace, which has them mangled as a rule: in a trace of ours, in one of Kineto. */
     bool are_mangled, are_of_kineto;
+    bool full_stages;                         /* names of stages stay as they are, with the numbers in them */
     const struct strings_list *communication; /* --communication; NULL: none */
 };
 
@@ -42,6 +43,8 @@ void names_init(struct names *names);
 uint32_t names_add(struct names *names, const char *text, size_t length);
 uint32_t names_find(const struct names *names, const char *text, size_t length); /* UINT32_MAX: absent */
 const struct name *names_get(const struct names *names, uint32_t number);
+/* The same while other threads add names. */
+struct name names_copy(struct names *names, uint32_t number);
 /* Compares two names for sorting, by their bytes: unlike their numbers these do not depend on what was read first. */
 int names_order(const struct names *names, uint32_t a, uint32_t b);
 void names_free(struct names *names);

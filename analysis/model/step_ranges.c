@@ -1,6 +1,8 @@
-/* step_ranges.c - recognises ProfilerStep#N, gives such ranges of our traces the stage name ANY_STEP, and sorts steps by start. */
+/* step_ranges.c - recognises ProfilerStep#N, gives such ranges of our traces the stage name ANY_STEP, folds names with
+ * numbers, and sorts steps by start. */
 #include "model/step_ranges.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,13 +39,68 @@ void name_steps(struct process *process, struct names *names)
                 step_number(text_of(names, r->name[i]), &number) ? (uint32_t)MIN(number, NO_PLACE - 2) : NO_PLACE - 1;
             map_put(&step_of, r->name[i], step);
         }
-        if (step != NO_PLACE - 1) {
-            any = any ? any : names_add(names, ANY_STEP, strlen(ANY_STEP));
-            r->name[i] = any;
-            r->step[i] = step;
-        }
+        if (step == NO_PLACE - 1) continue;
+        r->step[i] = step;
+        if (names->full_stages) continue;
+        any = any ? any : names_add(names, ANY_STEP, strlen(ANY_STEP));
+        r->name[i] = any;
     }
     map_free(&step_of);
+    fold_names(process, names);
+}
+
+/* ---- folded names ---- */
+
+/* Puts `*` for each number that no letter touches. Returns false if there is none. */
+static bool fold_text(const struct name *name, struct text *out)
+{
+    const unsigned char *at = (const unsigned char *)name->text;
+    bool folded = false;
+    out->length = 0;
+    text_puts(out, "");
+    for (size_t i = 0, end; i < name->length; i = end) {
+        for (end = i; end < name->length && isdigit(at[end]);) end++;
+        bool is_number = end > i && !(i && isalpha(at[i - 1])) && !(end < name->length && isalpha(at[end]));
+        end = MAX(end, i + 1);
+        folded |= is_number;
+        if (is_number) text_add(out, "*", 1);
+        else text_add(out, name->text + i, end - i);
+    }
+    return folded;
+}
+
+void fold_names(struct process *process, struct names *names)
+{
+    struct ranges *r = &process->ranges;
+    struct map seen = {0}, alike = {0}; /* the folded name of each name; how many names have it */
+    struct text text = {0};
+    size_t folds = 0;
+    for (size_t i = 0; i < r->table.count && !names->full_stages; i++) {
+        if (map_get(&seen, r->name[i]) != MAP_NONE) continue;
+        struct name name = names_copy(names, r->name[i]);
+        uint32_t folded = fold_text(&name, &text) ? names_add(names, text.data, text.length) : r->name[i];
+        map_put(&seen, r->name[i], folded);
+        if (folded == r->name[i]) continue;
+        uint32_t before = map_get(&alike, folded);
+        map_put(&alike, folded, before == MAP_NONE ? 1 : before + 1);
+        folds += before == MOST_ALIKE;
+    }
+    for (size_t i = 0; i < r->table.count && folds; i++) {
+        uint32_t folded = map_get(&seen, r->name[i]), count = map_get(&alike, folded);
+        if (count == MAP_NONE || count <= MOST_ALIKE || folded == r->name[i]) continue;
+        map_put(&process->folded, r->name[i], folded);
+        map_put(&process->full_name, i, r->name[i]);
+        r->name[i] = folded;
+    }
+    text_free(&text);
+    map_free(&seen);
+    map_free(&alike);
+}
+
+uint32_t range_full_name(const struct process *process, size_t range)
+{
+    uint32_t full = map_get(&process->full_name, range);
+    return full == MAP_NONE ? process->ranges.name[range] : full;
 }
 
 /* ---- the steps of a process ---- */

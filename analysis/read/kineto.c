@@ -51,7 +51,7 @@ static void lose_item(struct walk *r, const char *place)
 
 static bool is_impossible(const struct stream_way *way, const struct kineto_event *event)
 {
-    int64_t end = event->has & HAS_DUR && event->dur > 0 ? event->ts + event->dur : event->ts;
+    int64_t end = event->has & HAS_DUR && event->dur > 0 ? add_ns(event->ts, event->dur) : event->ts;
     return event->phase == 'X' && event->has & HAS_TS && (event->ts < way->not_before || end > way->not_after);
 }
 

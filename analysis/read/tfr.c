@@ -322,6 +322,7 @@ static bool open_file(struct trace *trace, const char *path, enum file_how how, 
     }
     trace->size = (uint64_t)status.st_size;
     trace->owner = status.st_uid;
+    trace->is_new = llabs((long long)time(NULL) - (long long)status.st_mtime) <= 1;
     return true;
 }
 
@@ -418,11 +419,11 @@ static bool live_alone(const struct trace *trace, struct notes *notes)
 }
 
 /* True if the process was killed while it opened the trace: the .tfr has its head at most, and the live file none. An
- * empty .tfr without a live file is what a full disk leaves. */
+ * empty .tfr without a live file is what a full disk leaves, unless it was made a moment ago: the head comes next. */
 static bool is_unbegun(const struct trace *trace, const char *live_path)
 {
     if (trace->fd < 0 || trace->live || trace->size > sizeof(struct tfi_file_head)) return false;
-    return live_path ? live_is_blank(live_path) : trace->size == sizeof(struct tfi_file_head);
+    return live_path ? live_is_blank(live_path) : trace->size == sizeof(struct tfi_file_head) || trace->is_new;
 }
 
 bool trace_open(struct trace *trace, const char *path, const char *live_path, enum file_how how, struct notes *notes)
@@ -437,7 +438,10 @@ bool trace_open(struct trace *trace, const char *path, const char *live_path, en
     if (why && !blank)
         notes_add(notes, lone ? UNUSABLE : NOTE, "%s%scannot be used: %s", lone ? "" : live_path, lone ? "" : " ", why);
     free(why);
-    if (unbegun) notes_add(notes, NOTE, "its process was killed before it recorded anything");
+    if (unbegun)
+        notes_add(notes, NOTE,
+                  !trace->size && !live_path ? "its process has just begun"
+                                             : "its process was killed before it recorded anything");
     if (unbegun || (lone && !trace->live)) return false;
     if (!lone) {
         start = opened ? check_start(trace, notes) : 0;

@@ -96,6 +96,7 @@ struct trace {
     char *path;
     int fd; /* -1: there is only a live file */
     uint64_t size;
+    bool is_new; /* it was written to in the last second */
     uid_t owner;
     bool is_of_reader; /* recorded by this user, on this host, since its boot */
     struct live *live;

@@ -15,6 +15,7 @@
 #include "ask/stages/order.h"
 #include "base/hash.h"
 #include "model/join.h"
+#include "model/step_ranges.h"
 #include "write/chrome/chrome_merge.h"
 #include "write/values.h"
 
@@ -191,7 +192,7 @@ static void put_captured(struct export *x, size_t i)
         emit_bytes_text(&x->e, "captured op", op->text, op->length);
     }
     if (stage != NO_PLACE) {
-        const struct name *of = names_get(&x->chosen->model->names, x->process->ranges.name[stage]);
+        const struct name *of = names_get(&x->chosen->model->names, range_full_name(x->process, stage));
         emit_bytes_text(&x->e, "captured stage", of->text, of->length);
     }
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "model/frames.h"
+#include "model/step_ranges.h"
 
 /* ---- texts ---- */
 
@@ -191,7 +192,7 @@ static void put_edge(struct export *x, const char *phase, size_t whole, int64_t 
 {
     const struct process *p = x->process;
     uint32_t range = p->wholes.range[whole];
-    const struct name *name = names_get(&x->chosen->model->names, p->ranges.name[range]);
+    const struct name *name = names_get(&x->chosen->model->names, range_full_name(p, range));
     begin_event(x, phase);
     emit_text(&x->e, "cat", "coroutine");
     emit_bytes_text(&x->e, "name", name->text, name->length);

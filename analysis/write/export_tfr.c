@@ -15,6 +15,7 @@
 #include "ask/left_out.h"
 #include "ask/stages/order.h"
 #include "model/join.h"
+#include "model/step_ranges.h"
 #include "read/stream/stream.h"
 #include "write/export_kineto.h"
 #include "write/chrome/chrome_merge.h"
@@ -222,7 +223,7 @@ static const char *range_category(const struct export *x, size_t i)
 const struct name *range_name(const struct export *x, size_t i, struct name *step)
 {
     const struct ranges *r = &x->process->ranges;
-    if (r->step[i] == NO_PLACE) return names_get(&x->chosen->model->names, r->name[i]);
+    if (r->step[i] == NO_PLACE) return names_get(&x->chosen->model->names, range_full_name(x->process, i));
     *step = (struct name){.text = string_format("ProfilerStep#%u", r->step[i])};
     step->length = (uint32_t)strlen(step->text);
     return step;

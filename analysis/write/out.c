@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void fail(struct out *out, const char *why)
@@ -42,6 +43,11 @@ bool out_open(struct out *out, const char *path)
     init(out, path);
     bool created = file_create(&out->file, path, &why);
     return begin_output(out, path, created, why);
+}
+
+void out_hide(struct out *out)
+{
+    if (out->file.fd >= 0) fchmod(out->file.fd, 0600);
 }
 
 bool out_open_in(struct out *out, int directory, const char *path, unsigned mode)

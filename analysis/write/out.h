@@ -25,6 +25,8 @@ struct out {
 };
 
 bool out_open(struct out *out, const char *path); /* NULL: stdout. Returns false after a message on stderr */
+/* Lets nobody but the owner read the file. */
+void out_hide(struct out *out);
 /* Creates the last part of the path in an open directory; follows no link. */
 bool out_open_in(struct out *out, int directory, const char *path, unsigned mode);
 /* Begins an output that stays in memory, as `buffer` and `used`. out_discard ends it. */

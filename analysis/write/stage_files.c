@@ -26,7 +26,7 @@ char *stage_clean_name(const char *stage, size_t length)
     for (size_t i = 0; i < text.length; i++) {
         char c = text.data[i];
         bool plain = isascii((unsigned char)c) && (isalnum((unsigned char)c) || (c && strchr("._ #*()-", c)));
-        text.data[i] = plain && (i || c != '.') ? c : '_';
+        text.data[i] = plain && (i || (c != '.' && c != '-')) ? c : '_';
     }
     if (!text.length) text_puts(&text, "_");
     if (text.length > LONGEST_NAME) text.data[LONGEST_NAME] = 0;

@@ -235,6 +235,7 @@ def test_files_that_are_no_traces(tmp_path, analyze):
     (tmp_path / 'dir').mkdir()
     (tmp_path / 'runs' / '20260101').mkdir(parents=True)
     simple(tmp_path / 'runs' / '20260101' / 'a.tfr')
+    os.utime(tmp_path / 'empty.tfr', (1, 1))  # one that was made a moment ago is still to get its head
     for name, words in (('empty.tfr', 'is empty'), ('text.tfr', 'does not begin with TFITRACE'),
                         ('image.png', 'does not begin with TFITRACE'), ('dir', 'contains no .tfr and no .json; give another directory, or record'),
                         ('runs', 'there are some in'), ('missing', 'No such file or directory'), ('/dev/null', 'is a device')):

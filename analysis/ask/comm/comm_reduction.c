@@ -10,13 +10,10 @@ static void take_collective(struct comm_part *part, const struct collective *c)
     part->group = c->communicator;
     part->members = c->members;
     part->op_key = c->communicator == NAME_NONE ? c->op : 0;
-    part->source = is_message ? c->source : UNKNOWN_NUMBER;
-    part->peer = is_message ? c->peer : UNKNOWN_NUMBER;
     bool is_matched = is_message && c->source != UNKNOWN_NUMBER && c->peer != UNKNOWN_NUMBER;
-    if (is_message && !is_matched) { /* nobody knows whom the message met, so it stays alone */
-        part->source = part->rank;
-        part->peer = c->op;
-    }
+    part->source = is_matched ? c->source : UNKNOWN_NUMBER;
+    part->peer = is_matched ? c->peer : UNKNOWN_NUMBER;
+    if (is_message && !is_matched) part->alone = ((uint64_t)part->rank + 1) * NR_COLLECTIVE_OPS + c->op;
     part->sequence = is_message ? UNKNOWN_NUMBER : c->sequence;
     part->replay = part->sequence == UNKNOWN_NUMBER ? 0 : (int64_t)MIN(c->replay, (uint64_t)INT64_MAX);
     part->op = c->op;

@@ -55,8 +55,8 @@ static void look_at_parts(struct comm_row *row)
     for (size_t i = 0; i < row->parts; i++) {
         const struct comm_part *part = &row->part[i];
         row->ranks += !i || part->rank != part[-1].rank;
-        row->mismatch |=
-            part->op != row->part->op && part->op_key == row->part->op_key && part->source == UNKNOWN_NUMBER;
+        row->mismatch |= part->op != row->part->op && part->op_key == row->part->op_key &&
+                         part->source == UNKNOWN_NUMBER && !part->alone;
         row->has_work &= has_work(part);
         row->compared &= part->axis == row->part->axis;
         row->bytes = larger(row->bytes, comm_bytes(part));

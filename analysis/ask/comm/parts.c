@@ -112,6 +112,7 @@ static int same_order(const struct numbered *x, const struct numbered *y)
     int order = comm_group_order(x->names, &x->part, &y->part);
     if (!order) order = by_number(x->part.source, y->part.source);
     if (!order) order = by_number(x->part.peer, y->part.peer);
+    if (!order) order = by_number((int64_t)x->part.alone, (int64_t)y->part.alone);
     return order ? order : by_number(x->part.replay > 0, y->part.replay > 0);
 }
 

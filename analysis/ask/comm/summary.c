@@ -31,6 +31,7 @@ int comm_key_order(const struct names *names, const struct comm_part *a, const s
     int order = comm_group_order(names, a, b);
     if (!order) order = by_number(a->source, b->source);
     if (!order) order = by_number(a->peer, b->peer);
+    if (!order) order = by_number((int64_t)a->alone, (int64_t)b->alone);
     if (!order) order = by_number(a->epoch, b->epoch);
     if (!order) order = by_number(a->sequence, b->sequence);
     if (!order) order = by_number(a->replay, b->replay);

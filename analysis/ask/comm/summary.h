@@ -16,6 +16,7 @@ struct comm_part {
     uint32_t group, members; /* names of the communicator and its ranks; NAME_NONE: unknown */
     uint32_t op_key;         /* if the communicator is unknown: the operation; else 0 */
     int64_t source, peer;    /* of a message between two ranks; else UNKNOWN_NUMBER */
+    uint64_t alone;          /* of a message whose ranks nobody knows: a key that no other rank has; else 0 */
     uint32_t epoch;          /* how often the sequence has restarted before */
     uint32_t again;          /* how many earlier ones have the same sequence number: a group of calls shares it */
     int64_t sequence;

@@ -217,6 +217,9 @@ static void add_sequences(struct patterns *patterns, const struct process *p, co
     free(host);
 }
 
+/* A call that ends later than this behind an operator is none of its own: times of one microsecond round as much. */
+enum { ROUNDING_NS = 1000 };
+
 static void add_process(struct patterns *patterns, struct scope *scope, struct name_matches *matches)
 {
     const struct process *p = scope->process;
@@ -232,7 +235,8 @@ static void add_process(struct patterns *patterns, struct scope *scope, struct n
         if (launch == NO_PLACE || !choice_work(choice, i, &when) || !choice_in_stage(choice, &a->work[i])) continue;
         int64_t at = p->spans.start[launch];
         const struct place *place = place_at(&places, p->spans.thread[launch], at);
-        if (place) list[count++] = (struct launched){place->whole, (uint32_t)i, at};
+        bool is_overrun = place && place->range == NO_PLACE && p->spans.end[launch] - ROUNDING_NS > place->end;
+        if (place && !is_overrun) list[count++] = (struct launched){place->whole, (uint32_t)i, at};
     }
     if (count) qsort_r(list, count, sizeof *list, by_launch, (void *)&p->works);
     add_sequences(patterns, p, &places, list, count);

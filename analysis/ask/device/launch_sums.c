@@ -93,7 +93,10 @@ static void take_call(struct launch_sums *l, const struct taking *t, const struc
     struct launch_sum *row = row_of(l, t->process->rank, stage, call->name);
     row->has_operators |= t->has_operators;
     const struct started *started = call->span == NO_PLACE ? NULL : &t->started[call->span];
+    bool has_link = call->span == NO_PLACE || t->process->spans.id[call->span] != NO_ID || (started && started->works);
     row->has_device |= t->has_device;
+    row->lacks_links |=
+        !has_link && row->kind != SYNC; /* what it launched is in the trace, but nothing tells that it did */
     row->calls++;
     row->head.time = add_ns(row->head.time, call->end - call->start);
     if (started && started->works) {

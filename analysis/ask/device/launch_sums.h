@@ -11,6 +11,7 @@ struct launch_sum {
     struct row_head head; /* must be first; its time is host time */
     enum call_kind kind;
     bool has_device, has_operators; /* the traces of its rank have such records */
+    bool lacks_links;               /* nothing tells which work a call of it launched */
     uint64_t calls, started, short_kernels, slow, delayed;
     int64_t device, delay;
 };

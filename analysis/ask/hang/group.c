@@ -71,9 +71,15 @@ static struct member *add_member(struct ranks *g, int64_t rank)
 /* Adds the ranks of a text such as "[0, 2]". */
 static void add_listed(struct ranks *g, const char *text)
 {
+    enum { MOST_LISTED = 1 << 22 }; /* of all groups; those of a real job, such as 1,000 of 1,000 ranks, have fewer */
+    if (g->hang->listed > MOST_LISTED) {
+        g->hang->unlisted++;
+        return;
+    }
     for (const char *at = text; *at;) {
         size_t digits = strspn(at, "0123456789");
         if (digits && digits < 10) add_member(g, strtoll(at, NULL, 10));
+        g->hang->listed += digits > 0;
         at += digits ? digits : 1;
     }
 }
@@ -322,10 +328,7 @@ static void add_collective(struct ranks *g, const struct comm_part *part)
 
 static bool is_open(const struct ranks *g, const struct comm_part *part)
 {
-    size_t place = hang_place(g->hang, part->rank);
-    for (size_t i = 0; place != SIZE_MAX && i < g->hang->taken[place]->threads; i++)
-        if (g->hang->taken[place]->thread[i].open.collective_start == part->call_start) return true;
-    return false;
+    return map_get(&g->hang->open, hang_call_key(part->rank, part->call_start)) != MAP_NONE;
 }
 
 /* All ranks came to the last collective, but it did not end. It is reported if calls of it have not returned, or if the
@@ -392,6 +395,7 @@ static void add_message(struct ranks *g, const struct comm_part *part)
     u->waited = u->since == UNKNOWN_TIME || g->hang->end == UNKNOWN_TIME ? 0 : MAX(add_ns(g->hang->end, -u->since), 0);
     u->rank[u->ranks++] = (struct hang_rank){
         .rank = part->rank, .number = UNKNOWN_NUMBER, .role = HANG_WAITS, .part = part, .since = u->since};
+    if (part->alone) return; /* the other side is unknown */
     struct hang_rank *absent = &u->rank[u->ranks++];
     *absent = (struct hang_rank){.rank = other_rank, .number = number, .role = HANG_ABSENT, .since = UNKNOWN_TIME};
     const struct member whole = other ? (struct member){.place = other->place, .is_whole = other->is_whole}
@@ -438,7 +442,13 @@ static const struct comm_part *without_replays(struct hang *hang, size_t first, 
 
 static bool is_message(const struct comm_part *part)
 {
-    return part->source != UNKNOWN_NUMBER || part->peer != UNKNOWN_NUMBER;
+    return part->source != UNKNOWN_NUMBER || part->peer != UNKNOWN_NUMBER || part->alone;
+}
+
+/* True for messages from one rank to another one. */
+static bool is_one_way(const struct comm_part *a, const struct comm_part *b)
+{
+    return a->source == b->source && a->peer == b->peer && a->alone == b->alone;
 }
 
 void hang_group(struct hang *hang, const struct hang_places *places, size_t first, size_t end)
@@ -451,7 +461,7 @@ void hang_group(struct hang *hang, const struct hang_places *places, size_t firs
     g.part = without_replays(hang, first, messages, &g.parts);
     find_in_group(&g, places);
     for (size_t i = messages, next; i < end; i = next) {
-        for (next = i + 1; next < end && all[next].source == all[i].source && all[next].peer == all[i].peer;) next++;
+        for (next = i + 1; next < end && is_one_way(&all[next], &all[i]);) next++;
         find_in_messages(&g, &all[i], next - i);
     }
     hang->groups++;

@@ -209,12 +209,23 @@ static int by_cause(const void *a, const void *b)
     return (x->part > y->part) - (x->part < y->part);
 }
 
+static void find_open(struct hang *hang)
+{
+    for (size_t i = 0; i < hang->chosen->processes; i++) {
+        const struct hang_taken *taken = hang->taken[i];
+        int64_t rank = hang->chosen->process[i]->rank;
+        for (size_t k = 0; k < taken->threads && hang_place(hang, rank) == i; k++)
+            map_put(&hang->open, hang_call_key(rank, taken->thread[k].open.collective_start), 1);
+    }
+}
+
 void hang_find(struct hang *hang, const struct selection *chosen, void *const *taken)
 {
     *hang = (struct hang){.chosen = chosen, .taken = (struct hang_taken *const *)taken};
     void **parts = mem_zero(chosen->processes, sizeof *parts);
     one_clock_find(&hang->clock, chosen);
     find_places(hang);
+    find_open(hang);
     find_end(hang);
     name_groups(hang);
     for (size_t i = 0; i < chosen->processes; i++) parts[i] = hang->taken[i]->comm;
@@ -248,6 +259,7 @@ void hang_free(struct hang *hang)
     free(hang->unmatched);
     map_free(&hang->place);
     map_free(&hang->part_of);
+    map_free(&hang->open);
     map_free(&hang->unmatched_of);
     comm_job_free(&hang->job);
     one_clock_free(&hang->clock);

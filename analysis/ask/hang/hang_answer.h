@@ -70,7 +70,10 @@ struct hang {
     struct hang_unmatched *unmatched; /* those that hold the others up first, then by time */
     size_t count, capacity;
     struct map part_of, unmatched_of; /* see where.h */
-    struct comm_part **copy;          /* parts without replays, of groups that have replays */
+    struct map open;         /* collectives that a thread is in, by hang_call_key of its rank and their start */
+    uint64_t listed;         /* ranks that the texts of groups list, of all groups so far */
+    size_t unlisted;         /* groups whose list was not read: there were too many ranks before */
+    struct comm_part **copy; /* parts without replays, of groups that have replays */
     size_t copies, copy_capacity;
     size_t groups; /* with collectives of several ranks */
 };

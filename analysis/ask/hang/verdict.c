@@ -151,7 +151,10 @@ static void say_head(const struct hang *hang, const struct hang_unmatched *u, st
     struct text line = {0};
     text_puts(&line, u->is_first ? "" : "held up: ");
     add_operation(&line, hang, u->part);
-    if (u->is_message)
+    if (u->is_message && u->part->alone)
+        text_format(&line, ", message %lld of its kind on rank %lld; the trace does not say with which rank",
+                    (long long)u->part->sequence, (long long)u->part->rank);
+    else if (u->is_message)
         text_format(&line, ", message %lld from rank %lld to rank %lld", (long long)u->part->sequence,
                     (long long)u->part->source, (long long)u->part->peer);
     else text_format(&line, ", number %lld", (long long)u->part->sequence);

@@ -155,7 +155,8 @@ static void take_freed(struct memory_walk *w, uint32_t space, const struct memor
 
 static void take_block(struct memory_walk *w, const struct swept_block *b)
 {
-    bool is_summed = is_cuda_block(b->allocator, b->allocated), unknown = w->process->blocks.lacks_totals;
+    bool is_summed = is_cuda_block(b->allocator, b->allocated);
+    bool unknown = map_get(&w->process->blocks.untold, b->order) != MAP_NONE;
     int64_t device = device_of(w->process, b->device, is_summed, b->kind);
     if (b->kind == BLOCK_MAPPED) device = physical_device(&w->physicals, b->other, device);
     bool is_apart = w->reading->by_kind || b->kind == BLOCK_LIBC;

@@ -9,6 +9,7 @@
 
 #include "ask/stages/order.h"
 #include "model/join.h"
+#include "model/step_ranges.h"
 
 enum {
     FEW = 24,     /* at most so many entries are sorted by insertion */
@@ -60,7 +61,7 @@ uint32_t op_event_name(const struct op_events *e, const struct op_event *event)
 {
     const struct process *p = e->process;
     switch (event->kind) {
-    case OP_STAGE: return p->ranges.name[event->place];
+    case OP_STAGE: return range_full_name(p, event->place); /* torch folds no names but those of steps */
     case OP_CALL: {
         const struct func *func = &p->func[p->calls.func[event->place]];
         return names_add(e->names, func->name, strlen(func->name));

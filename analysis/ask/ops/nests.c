@@ -18,13 +18,16 @@ static struct nest *nest_of(struct nests *n, uint32_t thread)
     return &n->nest[at];
 }
 
-uint32_t nests_add(struct nests *nests, uint32_t thread, int64_t start, int64_t end, uint32_t event)
+uint32_t nests_add(struct nests *nests, uint32_t thread, int64_t start, int64_t *end, uint32_t event)
 {
     struct nest *n = nest_of(nests, thread);
-    while (n->depth && (start >= n->level[n->depth - 1].end || end > n->level[n->depth - 1].end)) n->depth--;
+    while (n->depth &&
+           (start >= n->level[n->depth - 1].end || *end > add_ns(n->level[n->depth - 1].end, nests->rounding)))
+        n->depth--;
     uint32_t parent = n->depth ? n->level[n->depth - 1].event : NO_PLACE;
+    if (n->depth) *end = MIN(*end, n->level[n->depth - 1].end);
     n->level = mem_grow(n->level, &n->capacity, n->depth + 1, sizeof *n->level);
-    n->level[n->depth++] = (struct level){end, event};
+    n->level[n->depth++] = (struct level){*end, event};
     return parent;
 }
 

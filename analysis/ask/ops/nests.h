@@ -19,11 +19,12 @@ struct nests {
     struct nest *nest;
     size_t count, capacity;
     uint32_t thread, at; /* the thread asked for last, and its place */
+    int64_t rounding;    /* an event that ends so much later than its parent, or less, ends with it */
 };
 
-/* Returns the parent, or NO_PLACE, of an event that the caller calls `event`. The events of a thread come in the order
- * of outer_first. */
-uint32_t nests_add(struct nests *nests, uint32_t thread, int64_t start, int64_t end, uint32_t event);
+/* Returns the parent, or NO_PLACE, of an event that the caller calls `event`, and cuts `end` to the parent's. The events of a
+ * thread come in the order of outer_first. */
+uint32_t nests_add(struct nests *nests, uint32_t thread, int64_t start, int64_t *end, uint32_t event);
 void nests_free(struct nests *nests);
 
 #endif

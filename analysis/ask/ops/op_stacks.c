@@ -76,12 +76,12 @@ static void find_parents(struct op_stacks *s)
 {
     const struct op_events *e = s->events;
     uint32_t *children = mem_zero(e->works, sizeof *children), entry;
-    struct nests nests = {0};
+    struct nests nests = {.rounding = e->process->rounding_ns};
     struct op_event event;
     s->parent = no_places(e->works);
     for (size_t at = 0; next_host(e, &at, &entry, &event);) {
         if (op_event_is_async(e, &event)) continue;
-        uint32_t parent = s->parent[entry] = nests_add(&nests, event.thread, event.start, event.end, entry);
+        uint32_t parent = s->parent[entry] = nests_add(&nests, event.thread, event.start, &event.end, entry);
         if (parent != NO_PLACE) children[parent]++;
     }
     nests_free(&nests);
@@ -159,6 +159,19 @@ static void find_python(struct op_stacks *s)
     }
 }
 
+/* A line feed in the name of a function would make it two frames of a stack. */
+static uint32_t on_one_line(struct names *names, uint32_t name)
+{
+    const struct name *of = names_get(names, name);
+    if (!memchr(of->text, '\n', of->length) && !memchr(of->text, '\r', of->length)) return name;
+    char *line = mem_text(of->text, of->length);
+    for (size_t i = 0; i < of->length; i++)
+        if (line[i] == '\n' || line[i] == '\r') line[i] = ' ';
+    uint32_t found = names_add(names, line, of->length);
+    free(line);
+    return found;
+}
+
 /* Returns the stack of events that run directly in a Python function. */
 static uint32_t python_stack(struct op_stacks *s, uint32_t function)
 {
@@ -169,7 +182,7 @@ static uint32_t python_stack(struct op_stacks *s, uint32_t function)
         uint32_t name = name_of(s->events, at);
         if (!op_frame_is_hidden(names_get(s->names, name)->text)) {
             frame = mem_grow(frame, &capacity, count + 1, sizeof *frame);
-            frame[count++] = name;
+            frame[count++] = on_one_line(s->names, name);
         }
     }
     made = stack_add(s->names, frame, count);

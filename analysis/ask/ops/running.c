@@ -248,7 +248,6 @@ void running_begin(struct running *s, uint32_t event, uint32_t thread, bool want
 {
     struct begun *b = &s->begun[event];
     struct addition *a = &b->addition;
-    a->us.all = running_us(s, a->start, a->end);
     b->children = 0;
     b->only = NO_PLACE;
     b->number = s->number++;
@@ -260,7 +259,8 @@ void running_begin(struct running *s, uint32_t event, uint32_t thread, bool want
     b->us_of_children = b->device_us_of_children = 0;
     b->work = work ? *work : (struct op_work){0};
     memset(&b->of_children, 0, sizeof b->of_children);
-    b->parent = a->is_async ? NO_PLACE : nests_add(&s->nests, thread, a->start, a->end, event);
+    b->parent = a->is_async ? NO_PLACE : nests_add(&s->nests, thread, a->start, &a->end, event);
+    a->us.all = running_us(s, a->start, a->end);
     if (wanted) {
         b->row = row_of(s, a);
         b->ticket = take_ticket(s, b->row);
@@ -305,6 +305,7 @@ void running_init(struct running *s, struct op_rows *rows, const struct process 
 {
     *s = (struct running){.rows = rows, .free = NO_PLACE, .next_end = INT64_MAX};
     s->process = (size_t)(process - rows->chosen->model->process);
+    s->nests.rounding = process->rounding_ns;
     s->base = process->has_profile_start ? process->profile_start : process->first;
     s->recent = mem_zero(RECENT, sizeof *s->recent);
 }

@@ -253,6 +253,7 @@ void cmd_dump(struct session *session)
 {
     struct dump dump = {.session = session};
     if (!session_ask(session, STYLE_LINES)) return;
+    out_hide(&session->out); /* it has the values of traces that only their owner can read */
     selection_window(&session->chosen, &dump.from, &dump.to);
     for (size_t i = 0; i < session->chosen.processes; i++) {
         const struct process *p = session->chosen.process[i];

@@ -236,6 +236,10 @@ void cmd_hang(struct session *session)
     hang_where_init(&hang);
     hang_verdict(&hang, &verdict);
     if (hang_unknowns(&hang, &unknown) || has_unknown_ranks(&hang)) session_spoil(session);
+    if (hang.unlisted) {
+        complain(NULL, "%zu groups list so many ranks that those without a trace were left out", hang.unlisted);
+        session_spoil(session);
+    }
     if (session->options.format == FORMAT_TEXT) {
         print_lines(&session->out, "", &verdict);
         print_lines(&session->out, "not known:", &unknown);

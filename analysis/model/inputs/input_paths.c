@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "base/hash.h"
+#include "read/stream/containers.h"
 #include "read/dftracer.h"
 #include "read/kineto.h"
 #include "read/torch/flight.h"
@@ -104,7 +105,8 @@ static int is_json(const struct dirent *entry)
 
 static int is_other_trace(const struct dirent *entry)
 {
-    return is_json(entry) || (entry->d_name[0] != '.' && is_dftracer_name(entry->d_name));
+    return is_json(entry) || (entry->d_name[0] != '.' && is_packed_name(entry->d_name)) ||
+           (entry->d_name[0] != '.' && is_dftracer_name(entry->d_name));
 }
 
 static int is_trace(const struct dirent *entry)
@@ -146,6 +148,15 @@ static char *path_in(const char *directory, const char *name)
     return string_format("%s%s%s", directory, ends_with(directory, "/") ? "" : "/", name);
 }
 
+/* Adds an input that is no trace, with what is known of it. Returns false if nothing is. */
+static bool add_other_kind(struct inputs *inputs, const char *path, enum file_how how, int64_t rank)
+{
+    const char *what = ends_with(path, ".tfr") || ends_with(path, ".live") ? NULL : container_of(path, how);
+    if (!what) return false;
+    notes_add(&inputs_append(inputs, path, how, rank)->notes, UNUSABLE, "is %s", what);
+    return true;
+}
+
 /* Adds the traces of a directory that are not ours. Other files with such a name are skipped: reports of stages, and
  * files of other programs. Files that cannot be opened become inputs, so that reading reports them. Returns the number
  * of .json files and of dftracer's. */
@@ -156,6 +167,11 @@ static int add_others(struct inputs *inputs, const char *directory, int64_t rank
     int count = file_list(directory, is_other_trace, &entries);
     for (int i = 0; i < count; i++) {
         char *path = path_in(directory, entries[i]->d_name);
+        if (is_packed_name(entries[i]->d_name) && add_other_kind(inputs, path, FILE_FOUND, rank)) {
+            free(path);
+            free(entries[i]);
+            continue;
+        }
         bool of_dftracer = is_dftracer_name(entries[i]->d_name) || is_dftracer_file(path, FILE_FOUND);
         bool of_memory = !of_dftracer && is_memory_rows_file(path, FILE_FOUND);
         enum kineto_kind kind = of_dftracer || of_memory ? KINETO_NONE : kineto_probe(path, FILE_FOUND);
@@ -238,6 +254,7 @@ static void add_directory(struct inputs *inputs, const char *directory, int64_t 
 /* Adds a file. Its content decides the type, or its name if the content is not conclusive. */
 static void add_file(struct inputs *inputs, const char *path, int64_t rank)
 {
+    if (add_other_kind(inputs, path, FILE_NAMED, rank)) return;
     if (is_dftracer_name(path) || is_dftracer_file(path, FILE_NAMED))
         add_json(inputs, path, FILE_NAMED, rank, INPUT_DFTRACER);
     else if (is_flight_file(path, FILE_NAMED)) add_json(inputs, path, FILE_NAMED, rank, INPUT_FLIGHT);

@@ -68,22 +68,15 @@ static void take_description(struct kineto_comm *comm, struct slice args, struct
     }
 }
 
-static struct name name_of(const struct kineto_comm *comm, uint32_t number)
-{
-    pthread_mutex_lock(&comm->names->lock); /* other threads grow the list; the text itself never moves */
-    struct name name = *names_get(comm->names, number);
-    pthread_mutex_unlock(&comm->names->lock);
-    return name;
-}
-
 /* Completes an entry from its names. `stand_in` is its name if the description has none. */
 static void complete(struct kineto_comm *comm, struct collective *c, uint32_t stand_in)
 {
-    struct name name = name_of(comm, c->name), other = name_of(comm, stand_in);
+    struct name name = names_copy(comm->names, c->name), other = names_copy(comm->names, stand_in);
     c->op = (uint8_t)collective_op_of(name.text, name.length);
     if (c->op == COLLECTIVE_OTHER) c->op = (uint8_t)collective_op_of(other.text, other.length);
     if (c->name == NAME_NONE) c->name = stand_in;
-    if (c->datatype != NAME_NONE) collective_size(c, collective_type_bytes(name_of(comm, c->datatype).text, false));
+    if (c->datatype != NAME_NONE)
+        collective_size(c, collective_type_bytes(names_copy(comm->names, c->datatype).text, false));
 }
 
 /* ---- events ---- */
@@ -92,7 +85,7 @@ static bool communicates(struct kineto_comm *comm, struct slice text, uint32_t n
 {
     uint32_t known = map_get(&comm->is_kernel_of, name);
     if (known == MAP_NONE) {
-        const struct name shown = name_of(comm, name); /* demangled, where `text` is not */
+        const struct name shown = names_copy(comm->names, name); /* demangled, where `text` is not */
         known =
             is_communication(text.at, text.length, false) || names_communication(comm->names, shown.text, shown.length);
         map_put(&comm->is_kernel_of, name, known);

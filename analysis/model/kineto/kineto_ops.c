@@ -120,9 +120,9 @@ void take_block(const struct kineto_event *event, struct blocks *b)
                                                    : NULL;
         if (to) json_int(value, to);
     }
-    b->lacks_totals |= allocated < 0 || reserved < 0;
     blocks_reserve(b, 1);
     size_t to = b->table.count++;
+    if (allocated < 0 || reserved < 0) map_put(&b->untold, to, 1);
     b->time[to] = event->ts;
     b->bytes[to] = bytes;
     b->address[to] = (uint64_t)address;

@@ -35,7 +35,8 @@ void keep_range(struct kineto_load *load, const struct kineto_event *event, uint
     r->start[at] = event->ts;
     r->end[at] = event->ts + event->dur;
     r->id[at] = is_step ? number : NO_ID;
-    r->name[at] = name_of(load, is_step ? (struct slice){any_step, sizeof any_step - 1} : event->name);
+    r->name[at] = name_of(load, is_step && !load->names->full_stages ? (struct slice){any_step, sizeof any_step - 1}
+                                                                     : event->name);
     r->thread[at] = thread;
     r->domain[at] = NAME_NONE;
     /* Asynchronous ranges are not marked in the trace, but those of c10d's backends always are (c10d::Work). */
@@ -52,6 +53,19 @@ void keep_range(struct kineto_load *load, const struct kineto_event *event, uint
         if (detail.shapes != NAME_NONE || detail.modules != NAME_NONE || detail.stack != NAME_NONE)
             range_inputs_add(load->process, at, &detail);
     }
+}
+
+static void take_python_call(struct process *p, const struct kineto_event *event, size_t span)
+{
+    struct slice at = event->args, key, value;
+    int64_t id = -1, parent = -1;
+    while (at.at && json_next(&at, &key, &value))
+        if (json_is_key(key, "Python id")) json_int(value, &id);
+        else if (json_is_key(key, "Python parent id")) json_int(value, &parent);
+    if (id < 0) return;
+    p->python_call = mem_grow(p->python_call, &p->python_call_capacity, p->python_calls + 1, sizeof *p->python_call);
+    p->python_call[p->python_calls++] =
+        (struct python_call){(uint64_t)id, parent < 0 ? NO_ID : (uint64_t)parent, (uint32_t)span};
 }
 
 void keep_span(struct kineto_load *load, const struct kineto_event *event, uint32_t thread,
@@ -77,6 +91,7 @@ void keep_span(struct kineto_load *load, const struct kineto_event *event, uint3
     }
     if (load->needs.all_spans && event_class == CLASS_API && !(event->has & HAS_EXTERNAL && event->external))
         bits_add(&load->process->unlinked, at);
+    if (event_class == CLASS_PYTHON) take_python_call(load->process, event, at);
     if (event_class == CLASS_OPERATOR && event->has & HAS_STREAM && event->stream != -1) {
         struct process *p = load->process;
         p->streamed = mem_grow(p->streamed, &p->streamed_capacity, p->streamed_count + 1, sizeof *p->streamed);

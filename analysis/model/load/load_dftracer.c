@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "model/kineto/kineto_info.h"
 #include "model/load/name_cache.h"
+#include "model/step_ranges.h"
 
 /* Limits within which sums and differences fit: 73 years since 1970. */
 static const int64_t LAST_NS = (int64_t)1 << 61;
@@ -520,6 +521,7 @@ static void conclude(struct dftracer_load *load, const struct dftracer_damage *d
     for (size_t i = 0; i < load->kinds; i++)
         process_count(p, (uint32_t)i, names_get(load->names, load->kind[i].name)->text, load->kind[i].count);
     for (size_t i = 0; i < load->fixups; i++) p->ios.path[load->fixup[i].at] = explained(load, load->fixup[i].hashed);
+    fold_names(p, load->names);
     threads_conclude(&load->threads, p);
     take_host_name(load, notes);
     info_conclude(&load->info, load->names, p, notes);

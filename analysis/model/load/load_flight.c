@@ -8,6 +8,7 @@
  * A pickle may use one large value many times, so that reading each entry in full could take the square of the file's
  * size. The ranks of a group are read once, and the rest of all entries up to MOST_STEPS.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +116,21 @@ static void take_operation(struct dump *d, struct collective *c, const json_t *e
     if (json_is_string(type)) collective_size(c, collective_type_bytes(json_string_value(type), false));
 }
 
+/* Takes the ranks of "nccl:send 0->1" and "nccl:recv 0<-1", numbered in the group: the first one is this process. */
+static void take_ranks_of_message(struct collective *c, const char *name)
+{
+    const char *space = name ? strrchr(name, ' ') : NULL;
+    long long own, other;
+    int length = 0;
+    if (!space) return;
+    bool sends = sscanf(space, " %lld->%lld%n", &own, &other, &length) == 2 && !space[length];
+    bool receives = !sends && sscanf(space, " %lld<-%lld%n", &own, &other, &length) == 2 && !space[length];
+    if ((!sends && !receives) || own < 0 || other < 0 || own > INT32_MAX || other > INT32_MAX) return;
+    c->rank = own;
+    c->source = sends ? own : other;
+    c->peer = sends ? other : own;
+}
+
 static bool has_ended(const json_t *entry)
 {
     const json_t *state = json_object_get(entry, "state");
@@ -133,6 +149,7 @@ static void take_entry(struct dump *d, const json_t *entry)
     struct collective *c = collectives_add(&d->process->collectives);
     take_operation(d, c, entry);
     take_group(d, c, entry);
+    if (is_message) take_ranks_of_message(c, json_string_value(json_object_get(entry, "profiling_name")));
     c->sequence = number_of(entry, is_message ? "p2p_seq_id" : "collective_seq_id", UNKNOWN_NUMBER);
     c->thread = MAIN;
     c->call_start = called;

@@ -10,12 +10,16 @@
 #include <string.h>
 
 #include "model/kineto/kineto_axis.h"
+#include "model/kineto/kineto_nesting.h"
 #include "model/kineto/kineto_ops.h"
 #include "model/load/kineto_keep.h"
 #include "model/step_ranges.h"
 
 /* Limits within which sums and differences fit: 36 years before the base to 73 years after it. */
 static const int64_t FIRST_NS = -((int64_t)1 << 60), LAST_NS = (int64_t)1 << 61, LONGEST_NS = (int64_t)1 << 60;
+
+/* Later times count from 1970. */
+static const int64_t ABSOLUTE_NS = (int64_t)1 << 59;
 
 static const struct {
     const char *prefix, *word;
@@ -267,6 +271,7 @@ static void conclude(struct kineto_load *load, const struct kineto_damage *damag
 {
     struct process *p = load->process;
     lose(load, damage, notes);
+    kineto_nest(p, !load->info.base && p->earliest > ABSOLUTE_NS);
     judge_conclude(&load->judge, &p->health);
     doubts_say(&p->health, load->needs, notes);
     for (size_t i = 0; i < load->kinds; i++)
@@ -275,6 +280,7 @@ static void conclude(struct kineto_load *load, const struct kineto_damage *damag
     npu_conclude(&load->npu, p);
     comm_conclude(&load->comm, p, &load->judge, load->needs); /* the judge has times as they stand in the file */
     kineto_set_axis(p, load->info.base);
+    fold_names(p, load->names);
     threads_conclude(&load->threads, p);
     info_conclude(&load->info, load->names, p, notes);
     p->complete = !damage->cut && !damage->broken;

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/escape.h"
 #include "read/stream/stream.h"
 #include "utf8.h"
 
@@ -289,6 +290,11 @@ size_t json_unescape(char *to, const char *from, size_t length)
 {
     static const char codes[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
     const char *end = from + length, *start = to;
+    if (escapes_nothing(from, length)) { /* but a quote, or the text would end there */
+        for (; from < end; from++)
+            if (*from != '\\' || end - from < 2 || from[1] != '"') *to++ = *from;
+        return (size_t)(to - start);
+    }
     while (from < end) {
         const char *code = *from == '\\' && end - from >= 2 && from[1] ? strchr(codes, from[1]) : NULL;
         if (code) {

@@ -12,6 +12,7 @@ enum {
     MOST_VALUES = 1 << 22,  /* of a file */
     LONGEST_TEXT = 1 << 20, /* bytes */
     MOST_MEMO = 1 << 20,
+    MOST_KEY_BYTES = 1 << 27,
     HIGHEST_PROTOCOL = 5,
 };
 
@@ -62,7 +63,9 @@ struct item {
     bool is_sealed; /* it came from the memo, or is no list or dictionary: it may not be changed */
 };
 
-enum { OPEN = 1 << 16 }; /* added to a container's nesting while it is on the stack and may be changed */
+/* Added to a container's nesting: it is on the stack and may be changed; it was used again meanwhile, so that a change could
+ * make it contain itself. A pickler uses only what it has finished, but leaves it on the stack. */
+enum { OPEN = 1 << 16, FROZEN = 1 << 17 };
 
 struct machine {
     const unsigned char *bytes;
@@ -70,7 +73,7 @@ struct machine {
     struct item *stack;
     size_t count, capacity;
     json_t **memo;
-    size_t memos, memo_capacity, values;
+    size_t memos, memo_capacity, values, key_bytes;
     struct map nesting; /* of each container, by address */
     const char *fault;  /* what is wrong; NULL: nothing */
 };
@@ -117,7 +120,7 @@ static bool is_container(const json_t *value)
 /* A value that is no container has nesting 0. */
 static unsigned nesting_of(const struct machine *m, const json_t *value)
 {
-    return is_container(value) ? map_get(&m->nesting, address_of(value)) & ~(unsigned)OPEN : 0;
+    return is_container(value) ? map_get(&m->nesting, address_of(value)) & (OPEN - 1u) : 0;
 }
 
 static bool set_nesting(struct machine *m, const json_t *value, unsigned nesting, bool is_open)
@@ -210,6 +213,10 @@ static struct item *container(struct machine *m, size_t first, bool is_list)
         fail(m, "there is no container that it may change");
         return NULL;
     }
+    if (map_get(&m->nesting, address_of(item->value)) & FROZEN) {
+        fail(m, "a container would contain itself");
+        return NULL;
+    }
     return item;
 }
 
@@ -242,6 +249,9 @@ static bool set_items(struct machine *m, size_t first, size_t end)
         snprintf(number, sizeof number, "%lld", json_is_integer(key) ? (long long)json_integer_value(key) : 0);
         if (!json_is_string(key) && !json_is_integer(key)) return fail(m, "a key is neither a text nor a number");
         if (!nest(m, object, value)) return false;
+        m->key_bytes += json_string_length(key); /* the library keeps a copy for each dictionary */
+        if (m->key_bytes > MOST_KEY_BYTES)
+            return fail(m, "its keys have more than 134,217,728 bytes, each time that they are used");
         json_object_set_nocheck(object->value, json_is_string(key) ? json_string_value(key) : number, value);
     }
     drop_to(m, end);
@@ -266,13 +276,12 @@ static bool put(struct machine *m, uint64_t place)
     return true;
 }
 
-/* A container that is on the stack may still be changed: to use it again could make it contain itself. */
 static bool get(struct machine *m, uint64_t place)
 {
     json_t *value = place < m->memos ? m->memo[place] : NULL;
     if (!value) return fail(m, "the memo has no such value");
-    if (is_container(value) && map_get(&m->nesting, address_of(value)) & OPEN)
-        return fail(m, "a container would contain itself");
+    uint32_t nesting = is_container(value) ? map_get(&m->nesting, address_of(value)) : 0;
+    if (nesting & OPEN) map_put(&m->nesting, address_of(value), nesting | FROZEN);
     return push(m, json_incref(value), true);
 }
 

@@ -183,7 +183,7 @@ static void put_time(struct rewriting *r, const struct event *event)
 static void put_duration(struct rewriting *r, const struct event *event, struct slice value)
 {
     bool drifts = r->one->clock.shift.drift != 0 && (event->has & (HAS_TS | HAS_DUR)) == (HAS_TS | HAS_DUR);
-    if (drifts) out_us(r->file->out, shifted(r, event->ts + event->dur) - shifted(r, event->ts));
+    if (drifts) out_us(r->file->out, shifted(r, add_ns(event->ts, event->dur)) - shifted(r, event->ts));
     else put(r, value);
 }
 

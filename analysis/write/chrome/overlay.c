@@ -85,7 +85,7 @@ static uint32_t recognise(const struct overlay *o, const struct event *event)
 {
     if (event->phase != 'X') return MAP_NONE;
     if (is_of_kineto(o->process)) return map_get(&o->critical, o->events);
-    return map_get(&o->critical, key_of(event->ts, event->ts + event->dur, (uint64_t)event->tid));
+    return map_get(&o->critical, key_of(event->ts, add_ns(event->ts, event->dur), (uint64_t)event->tid));
 }
 
 /* ---- writing ---- */
