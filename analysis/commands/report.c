@@ -5,7 +5,6 @@
 
 #include "ask/choice.h"
 #include "commands/report/report.h"
-#include "write/export_kineto.h"
 #include "write/export_tfr.h"
 #include "write/stage_files.h"
 

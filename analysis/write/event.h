@@ -1,8 +1,9 @@
 /* event.h - an event on its way from a source to a sink of an export: its row, phase, times, names and arguments.
  *
- * Sources: the model (export_tfr.c), a Kineto file (export_kineto.c), a dftracer file (dftracer/to_chrome.c). Each chooses
- * what its filters and its window leave. Sinks: a merged Chrome trace, Perfetto's format, dftracer's, an overlay. Chrome
- * traces of one process need no sink: the source writes them.
+ * Sources: the model (export_tfr.c), a Kineto file (export_kineto.c), a dftracer file (dftracer/to_chrome.c). Between the two
+ * files and the sinks one stage chooses and fans out (export/targets.h). The model's events are chosen by the rows of its tables,
+ * before they are made. Sinks: a Chrome trace of its own, a merged one, Perfetto's format, dftracer's, an overlay. The model's
+ * Chrome trace needs no sink: `struct emit` writes it.
  *
  * The values of an event of the model are typed values, which `struct emit` makes in place of text. An event of a file has
  * its text, and a sink that wants values splits it: their values are then JSON.
@@ -80,6 +81,8 @@ struct event_taker {
     /* Gets a member of a PyTorch trace beside its events; may be NULL. */
     void (*member)(void *context, struct slice key, struct slice value);
     bool only_kept; /* it gets no event that the loader counts as lost */
+    bool
+        is_drawn; /* its events are drawn as they stand in the file: they are checked, and work that overlaps is moved */
 };
 
 /* Returns the event that the values of one event of the model make; their times count from `base`. It is valid until they

@@ -132,7 +132,7 @@ void put_spans(struct export *x)
         put_place(x, x->pid, tid_of(x, s->thread[i]), s->start[i]);
         emit_us(&x->e, "dur", s->end[i] - s->start[i]);
         emit_open(&x->e, "args", false);
-        put_external_id(x, x->launcher[i]);
+        put_external_id(x, x->shared->launcher[i]);
         put_correlation(x, s->id[i]);
         emit_close(&x->e);
         end_event(x);
@@ -183,7 +183,7 @@ static void put_kernel_args(struct export *x, const struct work_detail *detail, 
 /* Writes the operator and stage in which a replayed node was captured. Kineto has no such fields. */
 static void put_captured(struct export *x, size_t i)
 {
-    const struct attribution *a = &x->scope.attribution;
+    const struct attribution *a = &x->scope->attribution;
     uint32_t name;
     if (!captured_operator(a, i, &name)) return;
     uint32_t stage = a->node[a->captured[i]].stage;
@@ -204,7 +204,7 @@ static void put_work_args(struct export *x, size_t i)
     const struct work_detail *detail = &w->detail[i];
     struct emit *e = &x->e;
     emit_open(e, "args", false);
-    put_external_id(x, x->scope.attribution.op[i]);
+    put_external_id(x, x->scope->attribution.op[i]);
     emit_int(e, "device", lane->device);
     emit_count(e, "context", detail->context);
     emit_int(e, "stream", lane->stream);
@@ -263,7 +263,7 @@ static void put_arrows(struct export *x, const uint32_t *first, size_t i, uint64
     const struct works *w = &x->process->works;
     const struct spans *s = &x->process->spans;
     const struct lane *lane = &x->process->lane[w->lane[i]];
-    uint32_t launch = x->scope.attribution.launch[i];
+    uint32_t launch = x->scope->attribution.launch[i];
     uint64_t id = x->arrows + launch;
     if (launch == NO_PLACE || !is_wanted_call(x, s->thread[launch], s->start[launch], s->end[launch], launch)) return;
     if (first[launch] == i) put_arrow(x, "s", id, x->pid, tid_of(x, s->thread[launch]), s->start[launch]);
@@ -320,7 +320,7 @@ static void add_own(struct lane_spans *s, const struct export *x)
     const struct stage_times *t = &p->stage_times;
     struct map ranges = {0};
     for (size_t i = 0; i < w->table.count; i++) {
-        uint32_t stage = x->scope.attribution.work[i].stage;
+        uint32_t stage = x->scope->attribution.work[i].stage;
         if (stage == NO_PLACE || !IS_WORK(w->event_class[i])) continue;
         extend_span(s, stage, &(struct lane_span){.start = w->start[i], .end = w->end[i], .lane = w->lane[i]});
     }
@@ -416,7 +416,7 @@ static void put_span(struct export *x, const struct lane_span *span, bool crosse
 
 static bool wants_span(const struct export *x, const struct lane_span *span)
 {
-    const struct choice *choice = &x->scope.choice;
+    const struct choice *choice = &x->scope->choice;
     int64_t opened = x->process->ranges.start[span->range];
     return !span->is_unknown && span->start < x->to && span->end >= x->from && choice_in_steps(choice, opened) &&
            (!choice->by_lane || choice->lane[span->lane]) && (x->whole || is_inside(x, span->range, opened));
@@ -427,7 +427,7 @@ static void put_annotations(struct export *x)
     struct lane_spans s = {.first = mem_zero(x->process->ranges.table.count, sizeof *s.first)};
     size_t *open = NULL, depth = 0, capacity = 0;
     add_own(&s, x);
-    add_inner(&s, &x->scope.attribution);
+    add_inner(&s, &x->scope->attribution);
     if (s.count) qsort(s.span, s.count, sizeof *s.span, by_lane_span);
     struct own_row *row = own_rows(x);
     for (size_t i = 0; i < s.count; i++) {
@@ -457,10 +457,10 @@ static void put_annotations(struct export *x)
 static bool wants_work(const struct export *x, size_t i)
 {
     const struct works *w = &x->process->works;
-    const struct belonging *at = &x->scope.attribution.work[i];
+    const struct belonging *at = &x->scope->attribution.work[i];
     bool in_time = w->start[i] < x->to && w->end[i] >= x->from;
-    bool chosen =
-        choice_in_steps(&x->scope.choice, at->time) && (!x->scope.choice.by_lane || x->scope.choice.lane[w->lane[i]]);
+    bool chosen = choice_in_steps(&x->scope->choice, at->time) &&
+                  (!x->scope->choice.by_lane || x->scope->choice.lane[w->lane[i]]);
     return in_time && chosen && (x->whole || is_inside(x, at->stage, at->time));
 }
 
@@ -477,7 +477,7 @@ void put_works(struct export *x)
         if (!wants_work(x, i)) continue;
         const struct lane *lane = &x->process->lane[w->lane[i]];
         const struct name *name = names_get(&x->chosen->model->names, w->name[i]);
-        uint32_t launch = x->scope.attribution.launch[i];
+        uint32_t launch = x->scope->attribution.launch[i];
         uint64_t row = row_of_work(x, i);
         begin_event(x, "X");
         emit_text(&x->e, "cat", categories[w->event_class[i]]);

@@ -42,17 +42,17 @@ static void put_json(struct export *x, const char *key, uint32_t text)
     else emit_bytes_text(&x->e, key, name->text, name->length);
 }
 
-void find_details(struct export *x)
+void find_details(struct tfr_shared *shared)
 {
-    const struct process *p = x->process;
+    const struct process *p = shared->scope.process;
     for (size_t i = 0; i < p->signatures; i++)
         if (p->signature[i].direction == SIGNATURE_DETAILS)
-            map_put(&x->details, p->signature[i].range, p->signature[i].text);
+            map_put(&shared->details, p->signature[i].range, p->signature[i].text);
 }
 
 void put_range_details(struct export *x, size_t range)
 {
-    uint32_t text = map_get(&x->details, x->process->ranges.id[range]);
+    uint32_t text = map_get(&x->shared->details, x->process->ranges.id[range]);
     if (text != MAP_NONE) put_json(x, "dftracer", text);
 }
 
@@ -63,7 +63,7 @@ bool wants_operator(const struct export *x, size_t i)
     const struct spans *s = &x->process->spans;
     bool in_time = s->start[i] < x->to && s->end[i] >= x->from;
     return in_time && is_chosen(x, s->start[i]) &&
-           (x->whole || is_inside(x, x->scope.attribution.span[i].stage, x->scope.attribution.span[i].time));
+           (x->whole || is_inside(x, x->scope->attribution.span[i].stage, x->scope->attribution.span[i].time));
 }
 
 void put_inputs(struct export *x, const struct op_detail *inputs)
@@ -120,12 +120,13 @@ void put_operators(struct export *x)
     }
 }
 
-void find_launchers(struct export *x)
+void find_launchers(struct tfr_shared *shared)
 {
-    x->launcher = no_places(x->process->spans.table.count);
-    for (size_t i = 0; i < x->process->works.table.count; i++)
-        if (x->scope.attribution.launch[i] != NO_PLACE)
-            x->launcher[x->scope.attribution.launch[i]] = x->scope.attribution.op[i];
+    const struct process *p = shared->scope.process;
+    const struct attribution *a = &shared->scope.attribution;
+    shared->launcher = no_places(p->spans.table.count);
+    for (size_t i = 0; i < p->works.table.count; i++)
+        if (a->launch[i] != NO_PLACE) shared->launcher[a->launch[i]] = a->op[i];
 }
 
 void put_external_id(struct export *x, uint32_t op)

@@ -22,13 +22,13 @@ enum { OF_PYTHON = TFI_RANGE_MODULE | TFI_RANGE_FUNCTION | TFI_RANGE_AUTO };
 
 static bool is_python(const struct export *x, size_t range)
 {
-    return x->process->ranges.flags[range] & OF_PYTHON && !x->crosses[range];
+    return x->process->ranges.flags[range] & OF_PYTHON && !x->shared->crosses[range];
 }
 
 /* Returns the id of the innermost range of Python at a stage or around it; 0: none. */
 static uint64_t python_around(const struct export *x, uint32_t stage)
 {
-    while (stage != NO_PLACE && !is_python(x, stage)) stage = x->scope.attribution.paths.outer[stage];
+    while (stage != NO_PLACE && !is_python(x, stage)) stage = x->scope->attribution.paths.outer[stage];
     return stage == NO_PLACE ? 0 : x->pythons + 1 + stage;
 }
 
@@ -64,7 +64,7 @@ static void put_python_ranges(struct export *x)
         const struct name *name = names_get(&x->chosen->model->names, r->name[i]);
         char *text = string_format("%s%.*s", is_module ? "nn.Module: " : "", (int)name->length, name->text);
         begin_python(x, text, strlen(text), r->thread[i], (struct interval){r->start[i], r->end[i]});
-        put_ids(x, x->pythons + 1 + i, python_around(x, x->scope.attribution.paths.outer[i]));
+        put_ids(x, x->pythons + 1 + i, python_around(x, x->scope->attribution.paths.outer[i]));
         if (is_module) emit_count(&x->e, "Python module id", map_number(&modules, r->name[i]));
         end_python(x);
         free(text);
@@ -178,7 +178,7 @@ static void take_operator(struct python_boxes *b, size_t i)
     while (same < b->depth && same < b->frames && b->open[same].function == b->hash[same]) same++;
     close_boxes(b, same);
     b->segment = segment;
-    if (!b->depth) b->around = python_around(b->x, stage_at(&b->x->scope.attribution.finder, b->thread, s->start[i]));
+    if (!b->depth) b->around = python_around(b->x, stage_at(&b->x->scope->attribution.finder, b->thread, s->start[i]));
     for (size_t k = b->depth; k < b->frames; k++) {
         b->open = mem_grow(b->open, &b->capacity, k + 1, sizeof *b->open);
         b->open[k] = (struct python_box){++b->next, b->hash[k], b->frame[k], s->start[i], 0};
@@ -198,7 +198,7 @@ static void find_edges(struct python_boxes *b)
     const struct ranges *r = &b->x->process->ranges;
     b->edges = 0;
     for (size_t i = 0; i < r->table.count; i++) {
-        if (r->thread[i] != b->thread || b->x->crosses[i]) continue;
+        if (r->thread[i] != b->thread || b->x->shared->crosses[i]) continue;
         b->edge = mem_grow(b->edge, &b->edge_capacity, b->edges + 2, sizeof *b->edge);
         b->edge[b->edges++] = r->start[i];
         b->edge[b->edges++] = r->end[i];

@@ -17,7 +17,7 @@
 #include "model/join.h"
 #include "model/step_ranges.h"
 #include "read/stream/stream.h"
-#include "write/export_kineto.h"
+#include "write/chrome/chrome_file.h"
 #include "write/chrome/chrome_merge.h"
 #include "write/values.h"
 
@@ -46,13 +46,13 @@ bool is_inside(const struct export *x, uint32_t stage, int64_t time)
 
 bool is_chosen(const struct export *x, int64_t launched)
 {
-    return !x->scope.choice.by_lane && choice_in_steps(&x->scope.choice, launched);
+    return !x->scope->choice.by_lane && choice_in_steps(&x->scope->choice, launched);
 }
 
 static bool lies_there(const struct export *x, uint32_t thread, int64_t start, int64_t end)
 {
     bool in_time = start < x->to && end >= x->from;
-    return in_time && (x->whole || is_inside(x, stage_at(&x->scope.attribution.finder, thread, start), start));
+    return in_time && (x->whole || is_inside(x, stage_at(&x->scope->attribution.finder, thread, start), start));
 }
 
 bool is_wanted(const struct export *x, uint32_t thread, int64_t start, int64_t end)
@@ -62,8 +62,8 @@ bool is_wanted(const struct export *x, uint32_t thread, int64_t start, int64_t e
 
 bool is_wanted_call(const struct export *x, uint32_t thread, int64_t start, int64_t end, uint32_t span)
 {
-    bool on_lane = !x->scope.choice.by_lane || (span != NO_PLACE && x->scope.choice.launches[span]);
-    return on_lane && choice_in_steps(&x->scope.choice, start) && lies_there(x, thread, start, end);
+    bool on_lane = !x->scope->choice.by_lane || (span != NO_PLACE && x->scope->choice.launches[span]);
+    return on_lane && choice_in_steps(&x->scope->choice, start) && lies_there(x, thread, start, end);
 }
 
 bool wants_range(const struct export *x, size_t i)
@@ -102,11 +102,11 @@ static int readiness(uint32_t flags)
     return flags & TFI_RANGE_STAGE ? 1 : 2;
 }
 
-static struct box *all_boxes(const struct export *x, size_t *count)
+static struct box *all_boxes(const struct process *process, size_t *count)
 {
-    const struct ranges *r = &x->process->ranges;
-    const struct calls *c = &x->process->calls;
-    const struct spans *s = &x->process->spans;
+    const struct ranges *r = &process->ranges;
+    const struct calls *c = &process->calls;
+    const struct spans *s = &process->spans;
     struct box *box = mem_zero(r->table.count + c->table.count + s->table.count, sizeof *box);
     struct map has_ranges = {0};
     size_t n = 0;
@@ -127,29 +127,30 @@ static struct box *all_boxes(const struct export *x, size_t *count)
 }
 
 /* Pushes a box onto the stack of boxes around it, unless it crosses one of them and gives way. */
-static void place_box(struct export *x, const struct box **stack, size_t *depth, const struct box *box)
+static void place_box(bool *crosses, const struct box **stack, size_t *depth, const struct box *box)
 {
     while (*depth && (stack[*depth - 1]->thread != box->thread || stack[*depth - 1]->end <= box->start)) --*depth;
     while (*depth && stack[*depth - 1]->end < box->end) {
         const struct box *over = stack[*depth - 1];
         if (box->moves >= over->moves && box->range != SIZE_MAX) {
-            x->crosses[box->range] = true;
+            crosses[box->range] = true;
             return;
         }
         if (over->range == SIZE_MAX) break; /* two calls cross only in a damaged trace */
-        x->crosses[over->range] = true;
+        crosses[over->range] = true;
         --*depth;
     }
     stack[(*depth)++] = box;
 }
 
-static void find_crossings(struct export *x)
+static void find_crossings(struct tfr_shared *shared)
 {
+    const struct process *p = shared->scope.process;
     size_t count, depth = 0;
-    struct box *box = all_boxes(x, &count);
+    struct box *box = all_boxes(p, &count);
     const struct box **stack = mem_zero(count, sizeof *stack);
-    x->crosses = mem_zero(x->process->ranges.table.count, sizeof *x->crosses);
-    for (size_t i = 0; i < count; i++) place_box(x, stack, &depth, &box[i]);
+    shared->crosses = mem_zero(p->ranges.table.count, sizeof *shared->crosses);
+    for (size_t i = 0; i < count; i++) place_box(shared->crosses, stack, &depth, &box[i]);
     free(stack);
     free(box);
 }
@@ -234,7 +235,7 @@ static void put_range(struct export *x, size_t i)
     const struct ranges *r = &x->process->ranges;
     struct name step;
     const struct name *name = range_name(x, i, &step);
-    bool pair = x->crosses[i];
+    bool pair = x->shared->crosses[i];
     begin_event(x, pair ? "b" : "X");
     put_common(x, range_category(x, i), name, r->thread[i], r->start[i]);
     if (pair) emit_hex(&x->e, "id", ++x->pairs);
@@ -299,7 +300,7 @@ static void put_call(struct export *x, size_t i)
         free(key);
     }
     if (c->span[i] != NO_PLACE) {
-        put_external_id(x, x->launcher[c->span[i]]);
+        put_external_id(x, x->shared->launcher[c->span[i]]);
         put_correlation(x, p->spans.id[c->span[i]]);
     }
     emit_int(&x->e, "result", c->result[i]);
@@ -414,17 +415,38 @@ static bool is_whole(const struct export *x)
     return !of_name || (of_name[NAME_RUN] == x->asked->target && !has_stages(x->process));
 }
 
+/* Makes what the exports of the process share, unless an earlier one made it. */
+static void share(struct export *x)
+{
+    struct tfr_shared *shared = x->shared;
+    x->scope = &shared->scope;
+    if (shared->is_made) return;
+    shared->is_made = true;
+    scope_init(&shared->scope, x->chosen, x->process,
+               (struct needs){.operators_of_work = true, .stages_of_spans = !x->whole || x->asked->shared});
+    scope_attribute(&shared->scope);
+    find_crossings(shared);
+    find_launchers(shared);
+    find_details(shared);
+}
+
+void tfr_shared_free(struct tfr_shared *shared, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!shared[i].is_made) continue;
+        scope_free(&shared[i].scope);
+        free(shared[i].crosses);
+        free(shared[i].launcher);
+        map_free(&shared[i].details);
+    }
+}
+
 static uint64_t put_one(struct export *x)
 {
     number_process(x);
     x->whole = is_whole(x);
-    scope_init(&x->scope, x->chosen, x->process,
-               (struct needs){.operators_of_work = true, .stages_of_spans = !x->whole});
-    scope_attribute(&x->scope);
-    if (!x->whole) x->paths = chosen_paths(&x->scope.attribution, x->asked->of_name, x->asked->target);
-    find_crossings(x);
-    find_launchers(x);
-    find_details(x);
+    share(x);
+    if (!x->whole) x->paths = chosen_paths(&x->scope->attribution, x->asked->of_name, x->asked->target);
     const struct event_taker *taker = x->asked->taker;
     if (taker) taker->begin(taker->context, x->process, x->pid);
     put_process(x);
@@ -443,11 +465,7 @@ static uint64_t put_one(struct export *x)
     if (taker) taker->end(taker->context);
     x->operators += x->process->spans.table.count;
     stage_paths_free(&x->paths);
-    scope_free(&x->scope);
-    free(x->crosses);
-    free(x->launcher);
     map_free(&x->device_of);
-    map_free(&x->details);
     free(x->device_pid);
     return x->events - before;
 }
@@ -456,9 +474,12 @@ static uint64_t put_processes(struct export *x)
 {
     uint64_t events = 0;
     for (size_t i = 0; i < x->asked->processes; i++) {
+        struct tfr_shared own = {0};
         x->process = x->asked->process[i];
+        x->shared = x->asked->shared ? &x->asked->shared[i] : &own;
         x->place = x->taken ? x->place : (int64_t)i;
         events += put_one(x);
+        tfr_shared_free(&own, 1);
     }
     map_free(&x->json);
     return events;

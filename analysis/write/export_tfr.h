@@ -2,7 +2,7 @@
 #ifndef TFA_EXPORT_TFR_H
 #define TFA_EXPORT_TFR_H
 
-#include "ask/selection.h"
+#include "ask/scope.h"
 #include "write/out.h"
 #include "write/event.h"
 
@@ -24,6 +24,16 @@ static inline bool without_calls(uint32_t without)
     return without & WITHOUT_CPU && without & WITHOUT_GPU;
 }
 
+/* What the exports of a process have in common, whatever stages they write. All zero before the first one. */
+struct tfr_shared {
+    bool is_made;
+    struct scope scope;
+    bool *crosses;      /* by range: must not be drawn as a box */
+    uint32_t *launcher; /* by span: the operator that made this launch, an index into spans, or NO_PLACE */
+    struct map details; /* by id of a range: the text of what the pipeline said of it */
+};
+void tfr_shared_free(struct tfr_shared *shared, size_t count);
+
 struct tfr_export {
     const struct process **process;
     size_t processes; /* at least one */
@@ -33,6 +43,7 @@ struct tfr_export {
     const uint32_t *of_name;  /* by name: writes the stages whose value is `target`; NULL: everything */
     uint32_t target;
     uint32_t without;                /* WITHOUT_* */
+    struct tfr_shared *shared;       /* by process, kept for the next export; NULL: nothing is kept */
     const struct event_taker *taker; /* NULL: a file is written; else this gets the events, and `out` is NULL */
 };
 

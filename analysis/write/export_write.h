@@ -22,14 +22,13 @@ struct export
     int64_t place; /* of a merged file: place of the process in the order of rows */
     int64_t pid;   /* pid in the file, unique per process */
     int64_t base, from, to;
-    bool *crosses;            /* by range: must not be drawn as a box */
-    uint32_t *launcher;       /* by span: the operator that made this launch, an index into spans, or NO_PLACE */
-    bool whole;               /* the whole process is written, not only some stages */
-    struct stage_paths paths; /* set unless `whole`: links over the chosen stages */
-    struct scope scope;
-    struct map pids;      /* pids in use, including those of devices */
-    int64_t *device_pid;  /* pids of the process's devices */
-    struct map device_of; /* index into `device_pid` by device number */
+    struct tfr_shared *shared; /* of the process */
+    const struct scope *scope; /* shared->scope */
+    bool whole;                /* the whole process is written, not only some stages */
+    struct stage_paths paths;  /* set unless `whole`: links over the chosen stages */
+    struct map pids;           /* pids in use, including those of devices */
+    int64_t *device_pid;       /* pids of the process's devices */
+    struct map device_of;      /* index into `device_pid` by device number */
     size_t devices;
     uint64_t events, pairs, arrows;
     uint64_t operators, forwards, indexes; /* next numbers: ids of operators, ids of arrows between them, `Ev Idx` */
@@ -37,7 +36,6 @@ struct export
     uint64_t pythons;                      /* the last `Python id` */
     uint64_t calls, most;                  /* added to correlation ids, and the largest one written */
     struct map json;                       /* by text: 1 if it is JSON */
-    struct map details;                    /* by id of a range: the text of what the pipeline said of it */
 };
 
 /* ---- export_tfr.c ---- */
@@ -85,14 +83,14 @@ void put_python(struct export *x);
 /* ---- export_ops.c ---- */
 bool wants_operator(const struct export *x, size_t span);
 /* Finds what the pipeline said of ranges. */
-void find_details(struct export *x);
+void find_details(struct tfr_shared *shared);
 /* Writes it for one range, if there is any. */
 void put_range_details(struct export *x, size_t range);
 /* Writes the arguments of an operator or a range under Kineto's names. Unknown ones are left out. */
 void put_inputs(struct export *x, const struct op_detail *inputs);
 void put_operators(struct export *x);
 /* Finds the operator around each launching call. */
-void find_launchers(struct export *x);
+void find_launchers(struct tfr_shared *shared);
 /* Writes the external id of an event that operator `op` launched; nothing for NO_PLACE. */
 void put_external_id(struct export *x, uint32_t op);
 /* Writes arrows from forward operators to backward operators. */

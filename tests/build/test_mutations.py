@@ -123,7 +123,7 @@ ROWS = [
     # Kernels in an exported trace belong to no operator.
     row('no-external-ids', 'operators_export.py::test_ids_lead_from_work_and_its_launch_to_the_operator',
         'analysis/write/export_device.c',
-        'put_external_id(x, x->scope.attribution.op[i]);',
+        'put_external_id(x, x->scope->attribution.op[i]);',
         'put_external_id(x, NO_PLACE);'),
     # Operators have kernels twice, or memory of their neighbours, or none of the memory they freed last.
     row('kernels-of-an-only-child', 'ops.py::test_device_rows', 'analysis/ask/ops/running.c',

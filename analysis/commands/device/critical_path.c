@@ -6,6 +6,7 @@
 
 #include "commands/session.h"
 #include "write/chrome/overlay.h"
+#include "write/export_tfr.h"
 
 /* The summaries of all chosen processes. */
 struct sums {

@@ -13,7 +13,7 @@
 #include "read/json/clean.h"
 #include "read/kineto.h"
 #include "write/dftracer/to_chrome.h"
-#include "write/export_kineto.h"
+#include "write/export/export.h"
 
 struct dump {
     struct session *session;
@@ -140,7 +140,7 @@ void dump_dftracer(struct session *session, const struct process *process, uint6
     const struct event_taker taker = {.context = &dump, .event = dump_event};
     uint64_t events = 0;
     dump.rows = rows;
-    export_dftracer_events(&session->chosen, process, &taker, &events);
+    export_events(&session->chosen, process, "dump", &taker, &events);
     text_free(&dump.clean);
     strict_free(&dump.strict);
 }

@@ -5,27 +5,16 @@
  */
 #include "commands/export/each.h"
 #include "commands/export/merge.h"
-#include "write/export_kineto.h"
-#include "write/export_tfr.h"
+#include "write/export/export.h"
 
 /* Writes the only chosen process. */
 static void write_one(struct session *session, const struct selection *chosen)
 {
-    uint64_t events;
     if (!out_open(&session->out, session->options.output)) {
-        session->status = 1;
+        session->status = STATUS_NOTHING;
         return;
     }
-    if (is_of_kineto(chosen->process[0])) {
-        events = export_kineto_whole(chosen, chosen->process[0], &session->out, "chrome", chosen->stages);
-    } else {
-        struct tfr_export asked = {.process = chosen->process,
-                                   .processes = 1,
-                                   .out = &session->out,
-                                   .artefact = "chrome",
-                                   .of_name = chosen->stages};
-        events = export_tfr(&asked, chosen);
-    }
+    uint64_t events = export_file(chosen, chosen->process[0], &session->out, "chrome");
     session_end(session, events || !is_filtered(&session->options));
 }
 

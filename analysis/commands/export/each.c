@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "write/dftracer/to_chrome.h"
+#include "write/export/export.h"
 #include "write/export_kineto.h"
 #include "write/export_tfr.h"
 
@@ -141,34 +141,22 @@ void each_process(const struct each *each, size_t place, session_taker *take, vo
 
 /* ---- one file ---- */
 
-struct writing {
-    const struct each_file *file;
-    uint64_t events;
-};
-
 static bool write_process(void *argument, const struct selection *chosen, const struct process *p)
 {
-    struct writing *w = argument;
-    const struct each_file *file = w->file;
-    if (is_of_kineto(p)) return export_kineto_events(chosen, p, file->taker, &w->events);
-    if (is_of_dftracer(p)) return export_dftracer_events(chosen, p, file->taker, &w->events);
-    struct tfr_export asked = {
-        .process = &p, .processes = 1, .artefact = file->artefact, .of_name = chosen->stages, .taker = file->taker};
-    w->events += export_tfr(&asked, chosen);
-    return true;
+    struct each_file *file = argument;
+    return export_events(chosen, p, file->artefact, &file->taker, &file->events);
 }
 
-uint64_t each_write(const struct each *each, const struct each_file *file)
+uint64_t each_write(const struct each *each, struct each_file file)
 {
     const struct selection *chosen = &each->session->chosen;
-    struct writing w = {.file = file};
-    for (size_t i = 0; i < chosen->processes && !*file->failed; i++) {
+    for (size_t i = 0; i < chosen->processes && !*file.failed; i++) {
         size_t place = each->order[i];
         bool has_own_times = is_of_others(chosen->process[place]);
-        *file->shift = has_own_times ? each->clock.process[place].shift : (struct clock_shift){0};
-        each_process(each, place, write_process, &w);
+        *file.shift = has_own_times ? each->clock.process[place].shift : (struct clock_shift){0};
+        each_process(each, place, write_process, &file);
     }
-    return w.events;
+    return file.events;
 }
 
 /* ---- all of them ---- */
@@ -185,7 +173,13 @@ bool each_load(struct session *session)
     return session_describe(session);
 }
 
-void each_begin(struct each *each, struct session *session)
+static void each_free(struct each *each)
+{
+    one_clock_free(&each->clock);
+    free(each->order);
+}
+
+bool each_begin(struct each *each, struct session *session)
 {
     *each = (struct each){.session = session};
     one_clock_find(&each->clock, &session->chosen);
@@ -194,10 +188,14 @@ void each_begin(struct each *each, struct session *session)
     say_jobs(each);
     say_gap(each);
     say_clocks(each);
+    if (out_open(&session->out, session->options.output)) return true;
+    session->status = STATUS_NOTHING;
+    each_free(each);
+    return false;
 }
 
-void each_end(struct each *each)
+void each_end(struct each *each, uint64_t events)
 {
-    one_clock_free(&each->clock);
-    free(each->order);
+    session_end(each->session, events || !is_filtered(&each->session->options));
+    each_free(each);
 }

@@ -10,6 +10,7 @@
 
 #include "ask/one_clock.h"
 #include "commands/session.h"
+#include "write/event.h"
 
 struct each {
     struct session *session;
@@ -22,7 +23,8 @@ struct each {
 struct needs export_needs(const struct options *options);
 /* Reads what the inputs are. Returns false, after a message, if nothing is left to do. */
 bool each_load(struct session *session);
-void each_begin(struct each *each, struct session *session);
+/* Opens the output. Returns false, after a message, if that fails; then there is nothing to end. */
+bool each_begin(struct each *each, struct session *session);
 /* Hands over the process at `place` of the selection: the times of a trace of ours are on the one clock, those of a
  * PyTorch trace are its own. A trace that can't be read again is reported. */
 void each_process(const struct each *each, size_t place, session_taker *take, void *argument);
@@ -30,12 +32,14 @@ void each_process(const struct each *each, size_t place, session_taker *take, vo
 /* A file that takes the events of all processes in the form of a Chrome trace. */
 struct each_file {
     const char *artefact;
-    const struct event_taker *taker;
+    struct event_taker taker;
     struct clock_shift *shift; /* set to what moves the events of each process to the one clock */
     const bool *failed;        /* ends the writing */
+    uint64_t events;           /* that match, of the processes so far */
 };
 /* Writes all processes. Returns the number of events that match. */
-uint64_t each_write(const struct each *each, const struct each_file *file);
-void each_end(struct each *each);
+uint64_t each_write(const struct each *each, struct each_file file);
+/* Ends the output, which lacks an answer if no event matched the filters. */
+void each_end(struct each *each, uint64_t events);
 
 #endif

@@ -5,8 +5,7 @@
 #include "commands/export/merge.h"
 
 #include "commands/export/each.h"
-#include "write/dftracer/to_chrome.h"
-#include "write/export_kineto.h"
+#include "write/export/export.h"
 #include "write/export_tfr.h"
 #include "write/chrome/chrome_merge.h"
 
@@ -43,7 +42,7 @@ static bool write_process(void *argument, const struct selection *chosen, const 
     if (is_of_others(p)) {
         struct event_taker taker = rewriting_taker(&merge->file, merge->place);
         uint64_t events = 0;
-        return (is_of_kineto(p) ? export_kineto_events : export_dftracer_events)(chosen, p, &taker, &events);
+        return export_events(chosen, p, merge->artefact, &taker, &events);
     }
     struct tfr_export asked = {.process = &p,
                                .processes = 1,
@@ -77,15 +76,9 @@ static void write_all(struct merge *merge)
 void merge_write(struct session *session, const char *artefact)
 {
     struct merge merge = {.session = session, .artefact = artefact};
-    const struct options *options = &session->options;
-    each_begin(&merge.each, session);
-    if (out_open(&session->out, options->output)) {
-        write_all(&merge);
-        session_end(session, merge.events || !is_filtered(options));
-    } else {
-        session->status = 1;
-    }
-    each_end(&merge.each);
+    if (!each_begin(&merge.each, session)) return;
+    write_all(&merge);
+    each_end(&merge.each, merge.events);
 }
 
 void cmd_merge(struct session *session)

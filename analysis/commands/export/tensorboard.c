@@ -11,16 +11,14 @@
 
 #include "ask/choice.h"
 #include "commands/session.h"
-#include "write/export_kineto.h"
-#include "write/export_tfr.h"
+#include "write/export/export.h"
 #include "write/stage_files.h"
 
 struct tensorboard {
     struct session *session;
     char *directory;
-    int fd;                  /* descriptor of the directory */
-    const uint32_t *of_name; /* NULL: all stages */
-    char **path;             /* files written */
+    int fd;      /* descriptor of the directory */
+    char **path; /* files written */
     size_t paths;
 };
 
@@ -61,22 +59,13 @@ static char *name_file(const struct tensorboard *t, const struct process *proces
 
 /* ---- files ---- */
 
-static uint64_t write_events(const struct tensorboard *t, struct out *out, const struct process *process)
-{
-    struct tfr_export asked = {
-        .process = &process, .processes = 1, .out = out, .artefact = "tensorboard", .of_name = t->of_name};
-    bool is_ours = !is_of_kineto(process);
-    return is_ours ? export_tfr(&asked, &t->session->chosen)
-                   : export_kineto_whole(&t->session->chosen, process, out, "tensorboard", t->of_name);
-}
-
 /* Writes the file of a process; no file if the filters leave no events. */
 static bool write_process(struct tensorboard *t, const struct process *process)
 {
     struct out out;
     char *path = name_file(t, process);
     bool good = out_open_in(&out, t->fd, path, FILE_SHARED);
-    uint64_t events = good ? write_events(t, &out, process) : 0;
+    uint64_t events = good ? export_file(&t->session->chosen, process, &out, "tensorboard") : 0;
     if (!good || (!events && is_filtered(&t->session->options))) {
         out_discard(&out);
     } else {
@@ -131,7 +120,6 @@ void cmd_export_tensorboard(struct session *session)
     char *beside = directory_of(session->chosen.process[0]->path);
     t.directory = session->options.output ? string_format("%s", session->options.output)
                                           : string_format("%s/tensorboard", beside);
-    t.of_name = session->chosen.stages;
     t.path = mem_zero(session->chosen.processes, sizeof *t.path);
     bool good = open_directory(&t, beside);
     for (size_t i = 0; i < session->chosen.processes && good; i++) good = write_process(&t, session->chosen.process[i]);

@@ -8,7 +8,8 @@
 #include "ask/dump_choice.h"
 #include "ask/stages/order.h"
 #include "commands/report/report.h"
-#include "write/export_kineto.h"
+#include "write/chrome/chrome_file.h"
+#include "write/export/export.h"
 #include "write/export_tfr.h"
 #include "write/stage_files.h"
 
@@ -154,7 +155,9 @@ static bool write_breakdown(struct report *report, const struct unit *unit, cons
 /* Writes the traces of all stages of a unit that get one, in one pass over its file. */
 static bool write_kineto_traces(struct report *report, struct unit *unit)
 {
-    struct target target[MOST_TRACES] = {{.stage = NULL}};
+    struct target target[MOST_TRACES] = {{.whole = false}};
+    struct chrome_file file[MOST_TRACES] = {{.out = NULL}};
+    struct out out[MOST_TRACES];
     struct targets targets = {.target = target};
     struct dump_choice filter;
     char *path[MOST_TRACES];
@@ -169,10 +172,11 @@ static bool write_kineto_traces(struct report *report, struct unit *unit)
         size_t t = targets.count++;
         of_trace[stage->trace] = (uint32_t)t;
         path[t] = string_format("%s", stage->trace_file);
-        target[t].artefact = "stage";
-        target[t].stage = names_get(&report->session->model.names, stage->name);
+        file[t] = (struct chrome_file){
+            .out = &out[t], .artefact = "stage", .stage = names_get(&report->session->model.names, stage->name)};
+        target[t].taker = chrome_taker(&file[t]);
         target[t].whole = stage->name == NAME_RUN && !has_stages(process);
-        good = report_open(report, &target[t].out, path[t], FILE_PRIVATE);
+        good = report_open(report, &out[t], path[t], FILE_PRIVATE);
     }
     for (size_t i = 0; i < report->names; i++)
         of_name[i] = report->chosen[i] == NO_PLACE ? NO_PLACE : of_trace[report->chosen[i]];
@@ -180,11 +184,11 @@ static bool write_kineto_traces(struct report *report, struct unit *unit)
     selection_window(&report->session->chosen, &targets.from, &targets.to);
     dump_choice_init(&filter, &report->session->chosen, process);
     targets.filter = filter.asked ? &filter : NULL;
-    good = good &&
-           (!targets.count || export_kineto(&targets, &report->session->chosen, process, &unit->scope[0]->attribution));
+    good = good && (!targets.count ||
+                    export_targets(&targets, &report->session->chosen, process, &unit->scope[0]->attribution));
     for (size_t t = 0; t < targets.count; t++) {
-        if (good) good = report_finish(report, &target[t].out, path[t]);
-        else out_discard(&target[t].out);
+        if (good) good = report_finish(report, &out[t], path[t]);
+        else out_discard(&out[t]);
         free(path[t]);
     }
     dump_choice_free(&filter);
@@ -192,7 +196,8 @@ static bool write_kineto_traces(struct report *report, struct unit *unit)
     return good;
 }
 
-static bool write_tfr_trace(struct report *report, const struct unit *unit, const struct report_stage *stage)
+static bool write_tfr_trace(struct report *report, const struct unit *unit, const struct report_stage *stage,
+                            struct tfr_shared *shared)
 {
     struct out out;
     const char *path = stage->trace_file;
@@ -203,7 +208,8 @@ static bool write_tfr_trace(struct report *report, const struct unit *unit, cons
                                .stage = names_get(&report->session->model.names, stage->name),
                                .of_name = report->chosen,
                                .target = stage->trace,
-                               .without = report->asked[stage->name].without};
+                               .without = report->asked[stage->name].without,
+                               .shared = shared};
     bool good = report_open(report, &out, path, FILE_PRIVATE);
     if (good) {
         export_tfr(&asked, &report->session->chosen);
@@ -218,11 +224,14 @@ static bool write_traces(struct report *report, struct unit *unit)
 {
     bool good = true;
     if (is_of_kineto(unit->process[0])) return write_kineto_traces(report, unit);
+    struct tfr_shared *shared = mem_zero(unit->processes, sizeof *shared);
     for (size_t i = 0; i < unit->stages && good; i++) {
         /* Memory alone makes no trace, as in cache-dit. */
         good = unit->stage[i].trace == NO_PLACE || without_calls(report->asked[unit->stage[i].name].without) ||
-               write_tfr_trace(report, unit, &unit->stage[i]);
+               write_tfr_trace(report, unit, &unit->stage[i], shared);
     }
+    tfr_shared_free(shared, unit->processes);
+    free(shared);
     return good;
 }
 

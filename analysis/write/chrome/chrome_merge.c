@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "write/emit.h"
-#include "write/export_kineto.h"
+#include "write/chrome/chrome_file.h"
 #include "write/export_tfr.h"
 
 void merged_begin(struct merged *file, struct out *out, const char *artefact, const struct selection *chosen,

@@ -13,7 +13,10 @@
 
 #include "base/hash.h"
 #include "read/json/clean.h"
+#include "write/chrome/chrome_file.h"
 #include "write/emit.h"
+#include "write/export/export.h"
+#include "write/export_tfr.h"
 
 /* The row of an event of the path, as its trace writes it. */
 struct place {
@@ -251,17 +254,10 @@ static bool pass_events(struct overlay *o, const struct selection *chosen)
 {
     struct options all = {.from = NAN, .to = NAN};
     struct selection whole = {0};
-    const struct event_taker taker = {o, on_begin, on_event, on_end, on_member, false};
+    const struct event_taker taker = {o, on_begin, on_event, on_end, on_member, false, false};
     uint64_t events = 0;
-    bool read = true;
     selection_init(&whole, &all, chosen->inputs, chosen->model);
-    if (is_of_kineto(o->process)) {
-        read = export_kineto_events(&whole, o->process, &taker, &events);
-    } else {
-        struct tfr_export asked = {
-            .process = &o->process, .processes = 1, .artefact = "critical-path", .taker = &taker};
-        export_tfr(&asked, &whole);
-    }
+    bool read = export_events(&whole, o->process, "critical-path", &taker, &events);
     selection_free(&whole);
     return read;
 }

@@ -3,8 +3,6 @@
 #define TFA_OVERLAY_H
 
 #include "ask/critical/critical.h"
-#include "write/export_kineto.h"
-#include "write/export_tfr.h"
 
 /* Writes all events of the trace, which is loaded with export_tfr_needs beside those of the path, to `file`. Those on the path have the argument `critical`, and arrows show the path's
  * launches, waits and joins. Returns false, after a message, if nothing could be written: then there is no file. */

@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 
-#include "ask/dump_choice.h"
 #include "base/hash.h"
 #include "model/load/load_kineto.h"
 
@@ -160,27 +159,19 @@ static struct kineto_event to_chrome_event(struct to_chrome *to, const struct df
 
 struct copy {
     struct to_chrome to;
-    const struct event_taker *taker;
-    struct dump_choice filter;
+    struct targets *targets;
     struct map serial_of; /* of a thread, by a hash of pid and tid */
-    int64_t from, to_time;
-    uint64_t events;
 };
 
 static bool is_chosen(const struct copy *copy, const struct kineto_event *event)
 {
-    int64_t end = event->ts;
-    if (event->phase == 'M') return true;
-    if (copy->taker->only_kept && !kineto_is_kept(event)) return false;
-    if (event->has & HAS_DUR && __builtin_add_overflow(event->ts, event->dur, &end)) end = INT64_MAX;
-    if (event->ts >= copy->to_time || end < copy->from) return false;
-    if (!copy->filter.asked) return true;
+    if (event->phase == 'M' || !copy->targets->filter) return true;
     uint64_t place = hash_numbers((uint64_t)(event->has & HAS_PID ? event->pid : -1),
                                   (uint64_t)(event->has & HAS_TID ? event->tid : 0));
     uint32_t thread = map_get(&copy->serial_of, place);
     return thread != MAP_NONE &&
            dump_choice_has(
-               &copy->filter,
+               copy->targets->filter,
                &(struct dumped){.kind = TFI_KIND_mark, .thread = thread, .has_time = true, .time = event->ts});
 }
 
@@ -188,35 +179,23 @@ static void take_event(void *context, const struct dftracer_event *event)
 {
     struct copy *copy = context;
     struct kineto_event made = to_chrome_event(&copy->to, event);
-    if (!is_chosen(copy, &made)) return;
     const struct event given = event_of_file(&made);
-    copy->taker->event(copy->taker->context, &given);
-    copy->events += made.phase != 'M';
+    if (is_chosen(copy, &made)) targets_event(copy->targets, &given, kineto_is_kept(&made), NULL);
 }
 
-bool export_dftracer_events(const struct selection *chosen, const struct process *process,
-                            const struct event_taker *taker, uint64_t *events)
+bool export_dftracer(struct targets *targets, struct notes *notes)
 {
-    struct copy copy = {.taker = taker};
+    const struct process *process = targets->process;
+    struct copy copy = {.targets = targets};
     const struct dftracer_sink sink = {&copy, take_event};
     struct dftracer_damage damage;
-    struct notes notes = {0};
     atomic_ullong done = 0;
     to_chrome_init(&copy.to, process);
-    selection_window(chosen, &copy.from, &copy.to_time);
-    dump_choice_init(&copy.filter, chosen, process);
-    for (size_t i = 0; i < process->threads && copy.filter.asked; i++)
+    for (size_t i = 0; i < process->threads && targets->filter; i++)
         map_put(&copy.serial_of, hash_numbers((uint64_t)process->thread[i].pid, process->thread[i].tid),
                 process->thread[i].serial);
-    if (taker->begin) taker->begin(taker->context, process, process->pid);
-    bool read = dftracer_read(process->path, process->way.how, &sink, &damage, &notes, &done);
-    if (taker->end) taker->end(taker->context);
-    if (!read && !notes_have(&chosen->inputs->input[process->input].notes, UNUSABLE))
-        complain(process->path, "cannot be read a second time");
-    notes_free(&notes);
+    bool read = dftracer_read(process->path, process->way.how, &sink, &damage, notes, &done);
     map_free(&copy.serial_of);
-    dump_choice_free(&copy.filter);
     to_chrome_free(&copy.to);
-    *events += copy.events;
     return read;
 }
