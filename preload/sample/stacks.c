@@ -133,10 +133,13 @@ static bool copy_older(struct pass *pass)
     return true;
 }
 
+/* `at` comes from a frame that may be gone, and may be any number: no sum with it is compared. */
 static int region_of(const struct pass *pass, uint64_t at)
 {
-    for (unsigned i = 0; i < pass->nr_regions; i++)
-        if (at >= pass->region[i].base && at + FRAME_HEAD <= pass->region[i].base + pass->region[i].used) return (int)i;
+    for (unsigned i = 0; i < pass->nr_regions; i++) {
+        const struct region *r = &pass->region[i];
+        if (r->used >= FRAME_HEAD && at >= r->base && at - r->base <= r->used - FRAME_HEAD) return (int)i;
+    }
     return -1;
 }
 
