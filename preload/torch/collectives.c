@@ -36,9 +36,10 @@ static bool trusted; /* a group was read, so the layout fits */
 void tfi_torch_groups_init(void *library)
 {
     static const struct tfi_torch_function functions[] = {
-        {"_ZNK4c10d12ProcessGroup12getGroupNameB5cxx11Ev", &torch.name},
-        {"_ZNK4c10d12ProcessGroup12getGroupDescB5cxx11Ev", &torch.description},
-        {"_ZTVN4c10d12ProcessGroupE", &torch.class},
+        {"_ZNK4c10d12ProcessGroup12getGroupNameB5cxx11Ev", &torch.name, "_ZNK4c10d12ProcessGroup12getGroupNameEv"},
+        {"_ZNK4c10d12ProcessGroup12getGroupDescB5cxx11Ev", &torch.description,
+         "_ZNK4c10d12ProcessGroup12getGroupDescEv"},
+        {"_ZTVN4c10d12ProcessGroupE", &torch.class, NULL},
     };
     tfi_torch_find(library, functions, TFI_COUNT(functions));
     torch.info =
@@ -103,9 +104,9 @@ static uint32_t name_of(const struct tfi_cxx_string *(*function)(const void *gro
     if (!function) return 0;
     tfi_frame guard = tfi_self->guard;
     tfi_guard_clear(tfi_self);
-    const struct tfi_cxx_string *text = function(group);
+    struct tfi_cxx_text text = tfi_cxx_text(function(group));
     tfi_guard_put(tfi_self, guard);
-    return text->length ? tfi_string(text->bytes, text->length) : 0;
+    return text.length ? tfi_string(text.bytes, text.length) : 0;
 }
 
 /* ---- tensors ---- */
@@ -162,8 +163,8 @@ static const struct tfi_torch_collective nothing = {
 
 static uint32_t string_at(const char *info, size_t offset)
 {
-    const struct tfi_cxx_string *text = (const struct tfi_cxx_string *)(info + offset);
-    return text->length ? tfi_string(text->bytes, text->length) : 0;
+    struct tfi_cxx_text text = tfi_cxx_text(info + offset);
+    return text.length ? tfi_string(text.bytes, text.length) : 0;
 }
 
 static uint32_t members_of(const char *info)

@@ -50,12 +50,12 @@ static struct {
 void tfi_torch_execution_init(void *library)
 {
     static const struct tfi_torch_function functions[] = {
-        {"_ZNK2at14RecordFunction10num_inputsEv", &torch.inputs},
-        {"_ZNK2at14RecordFunction11num_outputsEv", &torch.outputs},
-        {"_ZN3c10lsERSoRKNS_14FunctionSchemaE", &torch.print},
-        {"_ZNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEEC1Ev", &torch.stream_begin},
-        {"_ZNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEED1Ev", &torch.stream_end},
-        {"_ZNKSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEE3strEv", &torch.stream_text},
+        {"_ZNK2at14RecordFunction10num_inputsEv", &torch.inputs, NULL},
+        {"_ZNK2at14RecordFunction11num_outputsEv", &torch.outputs, NULL},
+        {"_ZN3c10lsERSoRKNS_14FunctionSchemaE", &torch.print, NULL},
+        {"_ZNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEEC1Ev", &torch.stream_begin, NULL},
+        {"_ZNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEED1Ev", &torch.stream_end, NULL},
+        {"_ZNKSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEE3strEv", &torch.stream_text, NULL},
     };
     tfi_torch_find(library, functions, TFI_COUNT(functions));
 }

@@ -47,22 +47,23 @@ static bool returns_vector(void)
 
 void tfi_torch_hierarchy_init(void *library)
 {
-    static const struct tfi_torch_function function = {"_ZN5torch3jit22currentModuleHierarchyB5cxx11Ev", &current};
+    static const struct tfi_torch_function function = {"_ZN5torch3jit22currentModuleHierarchyB5cxx11Ev", &current,
+                                                       "_ZN5torch3jit22currentModuleHierarchyEv"};
     if (!tfi_config.with_modules) return;
+    bool can_free = tfi_cxx_init(library);
     tfi_torch_find(library, &function, 1);
 #ifdef TFI_TEST_HOOKS
     const char *release = getenv("TORCH_HIERARCHY");
     if (release) current = strcmp(release, "other") == 0 ? larger : NULL;
 #endif
-    if (!current || !tfi_cxx_init(library) || !returns_vector()) current = NULL;
+    if (!current || !can_free || !returns_vector()) current = NULL;
 }
 
 static TFI_COLD void add_names(struct tfi_text *text, const struct tfi_cxx_vector *names)
 {
-    const struct tfi_cxx_string *name = (const void *)names->begin;
-    size_t count = (size_t)(names->end - names->begin) / sizeof *name;
-    for (size_t i = 0; i < count; i++) {
-        tfi_text_bytes(text, name[i].bytes, name[i].length);
+    for (const char *at = names->begin; at < names->end; at += tfi_cxx_string_bytes()) {
+        struct tfi_cxx_text name = tfi_cxx_text(at);
+        tfi_text_bytes(text, name.bytes, name.length);
         tfi_text_bytes(text, ".", 1);
     }
     tfi_cxx_strings_end(names);

@@ -15,6 +15,7 @@
 #include "record/log.h"
 #include "record/strings.h"
 #include "record/thread.h"
+#include "torch/cxx.h"
 #include "torch/values.h"
 
 #define SETS 2048u /* a power of two */
@@ -73,6 +74,7 @@ bool tfi_torch_inputs_init(void *library, const char *version)
     tfi_torch_undefined = tfi_dlsym(library, "_ZN3c1019UndefinedTensorImpl10_singletonE");
     for (size_t i = 0; i < TFI_COUNT(known) && whole && tfi_torch_undefined; i++) {
         if (number < known[i].first || number > known[i].last) continue;
+        if (known[i].layout.old_strings != tfi_cxx_is_old()) continue;
         tfi_torch_at = known[i].layout;
         shift();
         return true;

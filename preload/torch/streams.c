@@ -25,8 +25,8 @@ static struct {
 void tfi_torch_streams_init(void)
 {
     static const struct tfi_torch_function functions[] = {
-        {"_ZN3c104cuda20getCurrentCUDAStreamEa", &torch.current},
-        {"_ZNK3c104cuda10CUDAStream6streamEv", &torch.handle},
+        {"_ZN3c104cuda20getCurrentCUDAStreamEa", &torch.current, NULL},
+        {"_ZNK3c104cuda10CUDAStream6streamEv", &torch.handle, NULL},
     };
     void *library = dlopen("libc10_cuda.so", RTLD_NOLOAD | RTLD_LAZY);
     if (library) tfi_torch_find(library, functions, TFI_COUNT(functions));

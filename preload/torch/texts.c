@@ -37,10 +37,16 @@ static bool can_free;
     "ENSt8__detail10_Select1stESt8equal_toIS5_ESt4hashIS5_ENSC_18_Mod_range_hashingENSC_20_Default_ranged_hashENSC_"   \
     "20_Prime_rehash_policyENSC_17_Hashtable_traitsILb1ELb0ELb1EEEED1Ev"
 
+#define OLD_MAP_END                                                                                                    \
+    "_ZNSt10_HashtableISsSt4pairIKSsN3c106IValueEESaIS4_ENSt8__detail10_Select1stESt8equal_toISsESt4hashISsENS6_18_"   \
+    "Mod_"                                                                                                             \
+    "range_hashingENS6_20_Default_ranged_hashENS6_20_Prime_rehash_policyENS6_17_Hashtable_traitsILb1ELb0ELb1EEEED1Ev"
+
 void tfi_torch_find(void *library, const struct tfi_torch_function *functions, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        void *found = tfi_dlsym(library, functions[i].symbol);
+        const char *old = tfi_cxx_is_old() ? functions[i].old : NULL;
+        void *found = tfi_dlsym(library, old ? old : functions[i].symbol);
         memcpy(functions[i].place, &found, sizeof found);
     }
 }
@@ -48,15 +54,21 @@ void tfi_torch_find(void *library, const struct tfi_torch_function *functions, s
 static void find_functions(void *library)
 {
     static const struct tfi_torch_function functions[] = {
-        {"_ZNK2at14RecordFunction10num_inputsEv", &torch.num_inputs},
-        {"_ZN5torch8profiler4impl10inputSizesERKN2at14RecordFunctionEb", &torch.sizes},
-        {"_ZN5torch8profiler4impl10inputTypesB5cxx11ERKN2at14RecordFunctionE", &torch.types},
-        {"_ZN5torch8profiler4impl15ivalueListToStrB5cxx11ERKSt6vectorIN3c106IValueESaIS4_EE", &torch.values_text},
-        {"_ZN5torch8profiler4impl13saveExtraArgsB5cxx11ERKN2at14RecordFunctionE", &torch.flops_inputs},
+        {"_ZNK2at14RecordFunction10num_inputsEv", &torch.num_inputs, NULL},
+        {"_ZN5torch8profiler4impl10inputSizesERKN2at14RecordFunctionEb", &torch.sizes, NULL},
+        {"_ZN5torch8profiler4impl10inputTypesB5cxx11ERKN2at14RecordFunctionE", &torch.types,
+         "_ZN5torch8profiler4impl10inputTypesERKN2at14RecordFunctionE"},
+        {"_ZN5torch8profiler4impl15ivalueListToStrB5cxx11ERKSt6vectorIN3c106IValueESaIS4_EE", &torch.values_text,
+         "_ZN5torch8profiler4impl15ivalueListToStrERKSt6vectorIN3c106IValueESaIS4_EE"},
+        {"_ZN5torch8profiler4impl13saveExtraArgsB5cxx11ERKN2at14RecordFunctionE", &torch.flops_inputs,
+         "_ZN5torch8profiler4impl13saveExtraArgsERKN2at14RecordFunctionE"},
         {"_ZN5torch8profiler4impl12computeFlopsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt13unordered_"
          "mapIS7_N3c106IValueESt4hashIS7_ESt8equal_toIS7_ESaISt4pairIS8_SC_EEE",
-         &torch.flops},
-        {MAP_END, &torch.map_end},
+         &torch.flops,
+         "_ZN5torch8profiler4impl12computeFlopsERKSsRKSt13unordered_mapISsN3c106IValueESt4hashISsESt8equal_"
+         "toISsESaISt4pair"
+         "IS2_S6_EEE"},
+        {MAP_END, &torch.map_end, OLD_MAP_END},
     };
     tfi_torch_find(library, functions, TFI_COUNT(functions));
 }
@@ -118,12 +130,12 @@ static void add_types(struct tfi_text *text, const void *function, struct values
 {
     struct tfi_cxx_vector names;
     torch.types(&names, function);
-    const struct tfi_cxx_string *name = (const struct tfi_cxx_string *)names.begin;
-    size_t count = (size_t)((const struct tfi_cxx_string *)names.end - name);
+    size_t bytes = tfi_cxx_string_bytes(), count = (size_t)(names.end - names.begin) / bytes;
     for (size_t i = 0; i < inputs.count; i++) {
         const struct value *value = &inputs.first[i];
         const char *type = "";
-        if (value->tag == tfi_torch_at.tensor && i < count) type = tensor_of(value).sizes ? name[i].bytes : "";
+        if (value->tag == tfi_torch_at.tensor && i < count)
+            type = tensor_of(value).sizes ? tfi_cxx_text(names.begin + i * bytes).bytes : "";
         else if (is_scalar(value)) type = "Scalar";
         else if (is_tensor_list(value)) type = is_whole(elements_of(value)) ? "TensorList" : "";
         else if (is_scalar_list(value)) type = "ScalarList";
@@ -146,7 +158,8 @@ static void add_concrete(struct tfi_text *text, struct values inputs)
     }
     struct tfi_cxx_vector values = {(char *)copy, (char *)(copy + inputs.count), (char *)(copy + inputs.count)};
     torch.values_text(&result, &values);
-    tfi_text_bytes(text, result.bytes, result.length);
+    struct tfi_cxx_text made = tfi_cxx_text(&result);
+    tfi_text_bytes(text, made.bytes, made.length);
     tfi_cxx_string_end(&result);
 }
 
@@ -182,10 +195,11 @@ uint64_t tfi_torch_flops(const char *name, const void *function)
 {
     struct map map;
     struct values inputs = inputs_of(function);
-    struct tfi_cxx_string text = {.bytes = (char *)(uintptr_t)name, .length = strlen(name)};
+    struct tfi_cxx_borrowed text;
     if (!torch.flops_inputs || !torch.flops || !torch.map_end || !is_countable(name, inputs)) return 0;
+    if (!tfi_cxx_borrow(&text, name)) return 0;
     torch.flops_inputs(&map, function);
-    uint64_t flops = torch.flops(&text, &map);
+    uint64_t flops = torch.flops(&text.string, &map);
     torch.map_end(&map);
     return flops;
 }
@@ -212,12 +226,11 @@ static void add_exported_types(struct tfi_text *text, const void *function)
     static const char *const scalars[] = {"Int", "Double", "Bool", "ComplexDouble"};
     struct tfi_cxx_vector types;
     torch.types(&types, function);
-    for (struct tfi_cxx_string *type = (struct tfi_cxx_string *)types.begin; type < (struct tfi_cxx_string *)types.end;
-         type++) {
-        const char *shown = type->bytes;
+    for (char *type = types.begin; type < types.end; type += tfi_cxx_string_bytes()) {
+        const char *shown = tfi_cxx_text(type).bytes;
         for (size_t i = 0; i < TFI_COUNT(scalars); i++)
             if (strcmp(shown, scalars[i]) == 0) shown = "Scalar";
-        tfi_text_add(text, "%s\"%s\"", type == (struct tfi_cxx_string *)types.begin ? "[" : ", ", shown);
+        tfi_text_add(text, "%s\"%s\"", type == types.begin ? "[" : ", ", shown);
     }
     add_text(text, "]");
     tfi_cxx_strings_end(&types);

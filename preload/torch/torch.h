@@ -21,6 +21,7 @@ struct tfi_torch_layout {
     uint16_t info_name, info_description, info_rank, info_size, info_collective, info_in, info_out, info_type,
         info_in_splits, info_out_splits, info_start, info_stride, info_members, info_async, info_sequence;
     uint16_t thread, handle, keywords, described, offset, numel, device, string, tuple, arguments, returns;
+    bool old_strings; /* the release's wheels have the old layout of std::string */
 };
 
 /* Way in which the inputs of an operator are read. */
@@ -181,6 +182,7 @@ bool tfi_torch_readable(const void *address, size_t bytes);
 struct tfi_torch_function {
     const char *symbol;
     void *place;
+    const char *old; /* the symbol where strings have the old layout (cxx.h), NULL if it is the same */
 };
 void tfi_torch_find(void *library, const struct tfi_torch_function *functions, size_t count);
 
