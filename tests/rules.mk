@@ -38,6 +38,10 @@ $(B)/obj/lib.a: $(LIBTEST_OBJS)
 	$(call link,AR,rm -f $@ && $(AR) qcs $@ $^)
 $(B)/unit/preload_%: tests/unit/preload_%.c $(B)/obj/lib.a $(B)/obj/tool.a $(B)/flags
 	$(call compile,UNIT,$(CC) $(CFLAGS_C) $(CHECK_CFLAGS) -DTFI_TEST_HOOKS -MF $@.d -Ipreload -Ianalysis -Itests -o $@ $< $(B)/obj/lib.a $(B)/obj/tool.a $(CHECK_LIBS) $(LDLIBS_TOOL) -ldl)
+# The same source with libstdc++'s old layout of std::string and with its new one.
+$(B)/unit/strings_%.so: tests/unit/strings.cpp $(B)/flags
+	$(call compile,CXX,$(CXX) -std=c++17 $(BASE) -D_GLIBCXX_USE_CXX11_ABI=$(if $(filter old,$*),0,1) -fPIC -shared -MF $@.d -o $@ $<)
+$(B)/unit/preload_cxx: | $(B)/unit/strings_old.so $(B)/unit/strings_new.so
 $(B)/unit/analysis_once: private LDLIBS_TOOL += -Wl,--wrap=attribute
 $(B)/unit/analysis_guard: private LDLIBS_TOOL += -Wl,--wrap=guard_tables
 $(B)/unit/%: tests/unit/%.c $(B)/obj/tool.a $(B)/flags
