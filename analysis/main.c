@@ -20,6 +20,7 @@
 #include "compat/tracelens.h"
 
 #define EXACT_ONLY
+#define GROUP(question)
 #define COMMAND(name, function, answers, keys, takes, needed, reduction, rules, refuses)                               \
     void function(struct session *session);                                                                            \
     struct needs needed(const struct options *options);                                                                \

@@ -121,7 +121,7 @@ struct options {
     uint64_t top;                /* 0: all */
     uint64_t slowest;            /* 0: not given */
     bool exclusive;
-    bool nodes, all;
+    bool nodes, all, brief;
     char *overlay;
     char *et; /* path */
     bool help, version;

@@ -44,14 +44,17 @@ static void list_page(const struct help_page *page)
 
 static void list_pages(const struct help_page *page)
 {
-    for (; page->name; page++) list_page(page);
+    for (; page->name; page++) {
+        if (page->question) printf("\n%s\n", page->question);
+        list_page(page);
+    }
 }
 
 static void list_all(void)
 {
     puts("usage: tfanalyze help TOPIC\n\ntopics:");
     list_pages(help_topics);
-    puts("\ncommands:");
+    puts("\ncommands, by the question that they answer:");
     list_pages(help_commands);
 }
 

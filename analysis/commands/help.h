@@ -5,8 +5,9 @@
 struct command;
 
 struct help_page {
-    const char *name; /* the words after `tfanalyze help` */
-    const char *text; /* its first line is "name - what it explains" */
+    const char *name;     /* the words after `tfanalyze help` */
+    const char *text;     /* its first line is "name - what it explains" */
+    const char *question; /* of the first command below a question; else NULL */
 };
 
 /* Written by `scripts/gen-tables help` into the build directory. */

@@ -181,6 +181,31 @@ static void put_unjudged(struct out *out, const struct advice *advice)
     screen_line(out, &line);
 }
 
+/* The three lines of --brief. */
+static void put_brief(struct out *out, const struct walls *walls, const struct advice *advice)
+{
+    struct leaf_line lines[NR_LEAVES];
+    struct text line = {0};
+    size_t ranks;
+    int64_t total;
+    size_t count = collect_leaves(walls, lines, &ranks, &total);
+    if (ranks) text_format(&line, "%.3f s%s:", (double)total / (double)ranks / 1e9, ranks > 1 ? " a rank" : "");
+    else text_puts(&line, "where the time went is unknown: records were left out");
+    for (size_t i = 0; i < MIN(count, (size_t)3); i++)
+        text_format(&line, "%s %.0f %% %s", i ? "," : "", lines[i].share,
+                    leaf_rows[lines[i].leaf].path[lines[i].device]);
+    screen_line(out, &line);
+    const struct finding *first = advice->firsts ? &advice->finding[0] : NULL;
+    if (first && first->severity == SEVERITY_NOTE) first = NULL;
+    if (first) text_format(&line, "%s: %s", first->id, first->text);
+    else text_puts(&line, "nothing to change above a note, in what could be judged");
+    screen_line(out, &line);
+    text_format(&line, "not judged: ");
+    for (size_t i = 0; i < advice->unjudged; i++) text_format(&line, "%s%s", i ? ", " : "", advice->not_judged[i].what);
+    if (advice->unjudged) screen_line(out, &line);
+    text_free(&line);
+}
+
 void cmd_screen(struct session *session)
 {
     struct roofline roofline = {.gpu = session->options.gpu};
@@ -191,7 +216,9 @@ void cmd_screen(struct session *session)
     advise(&advice, &session->chosen, walls, &roofline);
     bool found = !is_filtered(&session->options);
     for (size_t i = 0; i < walls->count; i++) found |= wall_judged(&walls->wall[i]) != NULL;
-    if (found) {
+    if (found && session->options.brief) {
+        put_brief(&session->out, walls, &advice);
+    } else if (found) {
         put_run(&session->out, session, walls);
         put_machine(&session->out, session);
         put_budget(&session->out, walls);

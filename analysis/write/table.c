@@ -1,8 +1,9 @@
 /* table.c - prints cells as columns.
  *
  * All rows are known, so a column is as wide as its widest cell. On a terminal the widest text column is cut until the
- * table fits; then the next widest. Texts are cut in the middle, as names differ at both ends. Numbers are never cut,
- * so a table of many numbers may be wider than the terminal. In a pipe or a file nothing is cut.
+ * table fits; then the next widest. Texts are cut in the middle, as names differ at both ends. Numbers are never cut: of
+ * a table of too many numbers the last columns are left out, and a line below it names them. In a pipe or a file nothing is
+ * cut.
  */
 #include "write/table.h"
 
@@ -90,6 +91,24 @@ static void fit(struct column *column, size_t columns, size_t width)
     }
 }
 
+/* Leaves out columns from the right until the table fits. The first two stay. Returns the first that is left out. */
+static size_t leave_out(struct column *column, size_t columns, size_t width)
+{
+    enum { KEPT = 2 };
+    size_t last = columns;
+    while (width && last > KEPT && total_width(column, columns) > width) column[--last].width = 0;
+    return last;
+}
+
+/* Names the columns that were left out, of those that have values. */
+static void put_left_out(struct out *out, char *const *head, const bool *known, size_t first, size_t columns)
+{
+    size_t count = 0;
+    for (size_t i = first; i < columns; i++)
+        if (known[i]) out_format(out, "%s%s", count++ ? ", " : "not shown for lack of width: ", head[i]);
+    if (count) out_puts(out, "\n");
+}
+
 static void put_cut(struct out *out, const char *text, size_t length, size_t width)
 {
     size_t front = width / 2, back = width - front - 1, bytes = strlen(text);
@@ -111,9 +130,13 @@ static void put_cell(struct out *out, const struct cell *cell, const struct colu
 void table_print(struct out *out, struct cell *cell, size_t cells, size_t columns)
 {
     struct column *column = mem_zero(columns, sizeof *column);
+    bool *known = mem_zero(columns, sizeof *known);
+    char **head = mem_zero(columns, sizeof *head);
     size_t waiting = 0; /* spaces to write before the next cell of the line */
     measure(cell, cells, column, columns);
+    for (size_t i = 0; i < columns; i++) known[i] = column[i].width > 0, head[i] = string_format("%s", cell[i].text);
     fit(column, columns, terminal_width(out));
+    size_t shown = leave_out(column, columns, terminal_width(out));
     for (size_t i = 0; i < cells; i++) {
         if (column[i % columns].width) put_cell(out, &cell[i], &column[i % columns], &waiting);
         if (i % columns + 1 == columns) {
@@ -122,5 +145,9 @@ void table_print(struct out *out, struct cell *cell, size_t cells, size_t column
         }
         free(cell[i].text);
     }
+    put_left_out(out, head, known, shown, columns);
+    for (size_t i = 0; i < columns; i++) free(head[i]);
+    free(head);
+    free(known);
     free(column);
 }

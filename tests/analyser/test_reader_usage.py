@@ -52,7 +52,7 @@ def test_help_and_version(tfanalyze):
         return result.stdout
     general = out('--help')
     for command in ('info', 'stages', 'dump', 'export chrome'):
-        assert re.search(rf'^    {command}  +\w', general, re.M)
+        assert re.search(rf'^ +{command}  +\w', general, re.M)
         text = out(*command.split(), '--help')
         assert f'usage: tfanalyze {command} [options] INPUT' in text
         assert ('--exclusive' in text) == (command == 'stages')

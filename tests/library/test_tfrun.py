@@ -87,6 +87,7 @@ def test_every_option_is_explained_and_names_a_known_variable(tfrun):
     rows = re.findall(r'^ENV\((\w+), (\w+), \w+, "(--[\w-]+) \w+"', table, re.M)
     assert len(rows) >= 10
     valid = {**dict.fromkeys(re.findall(r'^RANGE\((\w+)', table, re.M), '7'), 'SWITCH': '1',
+             'WORDS': 'cpu,io', 'SCHEDULE': 'wait=1,active=2', 'CAPTURE': 'delay=1,duration=2', 'TRIGGER': 'file:/x',
              **dict(re.findall(r'^(LEVEL|GRAPHS)\(\w+, "(\w+)"', table, re.M))}
     for kind, variable, option in rows:
         assert re.search(rf'^  {option} [^(]*(?s:.*?)\({variable}\)', result.err, re.M), option
@@ -94,8 +95,15 @@ def test_every_option_is_explained_and_names_a_known_variable(tfrun):
 
 
 @pytest.mark.parametrize('arguments, words', [
-    (['--stage', 'x', 'true'], ['--stage;', ' --stages ']),
-    (['--ouput=x', 'true'], ['--ouput;', ' --output ']),
+    (['--stage', 'x', 'true'], ['--stage;', 'did you mean --stages?']),
+    (['--ouput=x', 'true'], ['--ouput;', 'did you mean --output?']),
+    (['--zebra-crossing', 'true'], ['--zebra-crossing; tfrun --help']),
+    (['--activities', 'ops,gpuu', 'true'], ['--activities ops,gpuu', 'cpu gpu mem nccl ops io stack']),
+    (['--schedule', 'bla', 'true'], ['--schedule bla', '--help']),
+    (['--trigger', 'signal', 'true'], ['--trigger signal']),
+    (['--capture', 'soon', 'true'], ['--capture soon']),
+    (['--output', '--', 'true'], ['--output needs a value']),
+    (['--output=-x', 'true'], ['--output needs a directory, not -x']),
     (['--max-mb', '0', 'true'], ['--max-mb 0', '1 to 1048576']),
     (['--max-mb', '12x', 'true'], ['--max-mb 12x']),
     (['--log', 'loud', 'true'], ['--log loud', 'error warn info debug']),
@@ -162,14 +170,14 @@ def test_directory_from_the_environment(tfrun, tmp_path, marker, variable, value
 
 def test_last_lines_name_results_and_next_command(tfrun, tmp_path, marker, tfanalyze):
     result = tfrun('--output', 'with blank', '--', 'bash', '-c', f'{marker}; {marker}')
-    said, following = messages(result)
-    assert said == 'tfrun: 2 traces in with blank'
+    said, *lines, following = messages(result)
+    assert said == 'tfrun: 2 traces in with blank' and len(lines) == 3 and lines[-1].startswith('tfrun: not judged: ')
     line = following.removeprefix('tfrun: next: ')
     shown = subprocess.run(line, shell=True, executable='/bin/bash', cwd=tmp_path, capture_output=True, text=True)
     assert shown.returncode == 0, (line, shown.stderr)
     assert 'api outer' in shown.stdout
-    again = tfrun('--output', 'with blank', '--', marker)
-    assert messages(again)[:2] == ['tfrun: 1 trace in with blank',
+    again = tfrun('--quiet', '--output', 'with blank', '--', marker)
+    assert len(messages(again)) == 3 and messages(again)[:2] == ['tfrun: 1 trace in with blank',
                                    'tfrun: 2 traces of earlier runs lie there too, and tfanalyze reads all of them together']
 
 
@@ -209,6 +217,10 @@ def test_says_why_there_may_be_nothing(tfrun, tmp_path):
     text = '\n'.join(messages(result))
     for word in ('no process recorded anything', 'LD_PRELOAD', 'CUDA_INJECTION64_PATH=', '/other/tool.so'):
         assert word in text
+    failed = messages(tfrun('false'))
+    assert len(failed) == 1 and 'ended with status 1' in failed[0]
+    killed = messages(tfrun('bash', '-c', 'kill -9 $$'))
+    assert len(killed) == 1 and 'signal 9 ended' in killed[0]
     (tmp_path / 'file').write_text('')
     blocked = tfrun('--output', 'file/below', '--log', 'error', 'true')
     assert f'{tmp_path}/file cannot be written to' in messages(blocked)[1]
@@ -285,7 +297,7 @@ def test_installed_and_through_a_link(tfrun, tmp_path, marker, tfanalyze):
         environment = environment_of(tfrun(*SHOW, program=command))
         assert environment['LD_PRELOAD'] == str(tmp_path / 'prefix/lib/libtfinject.so')
     result = tfrun('--output', 'out', marker, program=link, env={'PATH': f'{tmp_path}/prefix/bin:{os.environ["PATH"]}'})
-    assert messages(result)[1] == 'tfrun: next: tfanalyze stages out'
+    assert messages(result)[-1] == 'tfrun: next: tfanalyze out'
 
 
 def test_library_that_cannot_be_preloaded(tfrun, tmp_path, tfanalyze):
