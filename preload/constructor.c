@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/bare_thread.h"
@@ -40,6 +41,7 @@
 #include "record/clock.h"
 #include "record/enter.h"
 #include "record/thread.h"
+#include "record/worker.h"
 #include "record/writer.h"
 #include "stage/console.h"
 
@@ -54,13 +56,38 @@ static void at_quick(void)
     tfi_finish("quick_exit");
 }
 
+/* For a worker that calls other libraries: hooks of CUDA start it. */
+static bool start_libc_thread(void *(*run)(void *), void *data)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 512u << 10);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    bool ok = pthread_create(&thread, &attributes, run, data) == 0;
+    pthread_attr_destroy(&attributes);
+    return ok;
+}
+
 /* Registers handlers with libc, which takes locks of its own meanwhile: after the constructor that is too late. */
 static void register_handlers(void)
 {
+    pthread_key_t key;
     (void)at_quick_exit(at_quick);
     pthread_atfork(tfi_before_fork, tfi_after_fork_parent, tfi_after_fork_child);
-    tfi_threads_constructor();
-    tfi_bare_thread_constructor();
+    if (pthread_key_create(&key, tfi_thread_ended) == 0) tfi_threads_have_key(key);
+    tfi_thread_variables_constructor();
+}
+
+/* Chooses the run directory, and passes it on to children. */
+static void choose_run_dir(void)
+{
+    char minute[16] = "";
+    time_t now = time(NULL);
+    struct tm tm;
+    if (localtime_r(&now, &tm)) strftime(minute, sizeof minute, "%Y%m%d_%H%M", &tm);
+    tfi_run_dir_begin(minute);
+    tfi_run_dir_pass_on();
 }
 
 /* An interpreter runs, and no lock of the loader is held. */
@@ -90,11 +117,12 @@ void tfi_construct(void)
     tfi_life.started_as = tfi_getpid();
     tfi_config_read();
     tfi_schedule_init();
+    tfi_libc_thread_start = start_libc_thread;
     tfi_background_init(own_jobs, TFI_COUNT(own_jobs), calling_jobs, TFI_COUNT(calling_jobs));
     tfi_clock_init();
     tfi_dl_constructor();
     tfi_life.preloaded = tfi_dl_is_preloaded();
-    tfi_run_dir_pass_on();
+    choose_run_dir();
     tfi_once_constructor();
     tfi_callstack_constructor();
     tfi_console_constructor();

@@ -19,9 +19,7 @@
 #include "base/bare_thread.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <link.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
@@ -39,72 +37,29 @@
 enum {
     GUARD = 4096,
     STACK = 256 << 10,
-    MOST_TLS = 4 << 20, /* variables of the objects that were loaded with the program; ThreadSanitizer has 0.8 MB */
-    DESCRIPTOR = 8192,  /* libc's is smaller */
-    ALIGN = 64,
-    MODULES = 64,
-    MOST_THREADS = 8, /* kinds of bare threads */
+    DESCRIPTOR = 8192, /* libc's is smaller */
+    MOST_THREADS = 8,  /* kinds of bare threads */
     BEGIN_MS = 100,
 };
 
 static char *memories[MOST_THREADS];
 static int taken_over = -1;
 
-static struct {
-    size_t below; /* bytes below the thread register */
-    uint32_t count;
-    struct {
-        size_t below; /* where the variables of the object begin, below the thread register */
-        const void *image;
-        size_t bytes;
-    } module[MODULES];
-} tls;
-
-/* The linker defines these for our own library: where its file and its thread-local variables begin. */
-extern const char __ehdr_start[] __attribute__((visibility("hidden")));
-extern __thread const char _TLS_MODULE_BASE_[] __attribute__((visibility("hidden"), tls_model("initial-exec")));
-
-/* Notes the variables of one object. Those of an object that was loaded later may lie anywhere, and are left out. Our
- * own never do, but the loader does not tell where they lie in a process whose driver has loaded the library, as for
- * CUDA_INJECTION64_PATH: nobody has asked the loader for the address of one. */
-static int note(struct dl_phdr_info *object, size_t size, void *data)
-{
-    uintptr_t here = tfi_tls_word(TFI_TLS_SELF), start = (uintptr_t)object->dlpi_tls_data;
-    (void)size;
-    (void)data;
-    if (!start && object->dlpi_addr == (uintptr_t)__ehdr_start) start = (uintptr_t)_TLS_MODULE_BASE_;
-    if (!start || start >= here || here - start > MOST_TLS || tls.count == MODULES) return 0;
-    for (int i = 0; i < object->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
-        if (part->p_type != PT_TLS) continue;
-        tls.module[tls.count].below = here - start;
-        tls.module[tls.count].image = (const void *)(object->dlpi_addr + part->p_vaddr);
-        tls.module[tls.count++].bytes = part->p_filesz;
-        if (here - start > tls.below) tls.below = here - start;
-    }
-    return 0;
-}
-
-void tfi_bare_thread_constructor(void)
-{
-    dl_iterate_phdr(note, NULL);
-    if (tfi_tls_word(TFI_TLS_SELF) - (uintptr_t)&errno > tls.below)
-        tls.below = 0; /* libc's are out of reach: no thread */
-    tls.below = (tls.below + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-}
+struct tfi_thread_variables tfi_thread_variables;
 
 static size_t bytes_needed(void)
 {
-    return GUARD + STACK + tls.below + DESCRIPTOR;
+    return GUARD + STACK + tfi_thread_variables.below + DESCRIPTOR;
 }
 
 /* Makes the variables anew in the thread's memory; returns the value of the thread register. */
 static char *make_tls(char *memory)
 {
-    char *here = memory + GUARD + STACK + tls.below;
-    memset(here - tls.below, 0, tls.below + DESCRIPTOR);
-    for (uint32_t i = 0; i < tls.count; i++)
-        memcpy(here - tls.module[i].below, tls.module[i].image, tls.module[i].bytes);
+    char *here = memory + GUARD + STACK + tfi_thread_variables.below;
+    memset(here - tfi_thread_variables.below, 0, tfi_thread_variables.below + DESCRIPTOR);
+    for (uint32_t i = 0; i < tfi_thread_variables.count; i++)
+        memcpy(here - tfi_thread_variables.module[i].below, tfi_thread_variables.module[i].image,
+               tfi_thread_variables.module[i].bytes);
     const uintptr_t words[][2] = {
         {TFI_TLS_SELF, (uintptr_t)here},
         {TFI_TLS_THREAD, (uintptr_t)here},
@@ -181,7 +136,7 @@ bool tfi_bare_thread_start(struct tfi_bare_thread *thread, void (*run)(void *), 
     const unsigned long flags = CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |
                                 CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
     uint64_t all = ~0ull, before;
-    if (!tls.below) return false;
+    if (!tfi_thread_variables.below) return false;
     if (!thread->memory) {
         char *memory = tfi_map(bytes_needed());
         if (!memory) return false;

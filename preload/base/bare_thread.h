@@ -3,6 +3,7 @@
 #define TFI_BARE_THREAD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -15,8 +16,20 @@ struct tfi_bare_thread {
     void *data;
 };
 
-/* Notes where thread-local variables lie. Called in the constructor. */
-void tfi_bare_thread_constructor(void);
+/* Where the thread-local variables lie of the objects that were loaded with the program; thread_variables.c finds out. */
+struct tfi_thread_variables {
+    size_t below; /* bytes below the thread register; 0: none can be made */
+    uint32_t count;
+    struct {
+        size_t below; /* where the variables of the object begin, below the thread register */
+        const void *image;
+        size_t bytes;
+    } module[64];
+};
+extern struct tfi_thread_variables tfi_thread_variables;
+
+/* Notes them. Called in the constructor. */
+void tfi_thread_variables_constructor(void);
 
 /* Starts `run(data)`, with all signals blocked and an empty table of descriptors; false if it can't be started. May be called anywhere: in a signal
  * handler, in the child of a fork, in an allocator. */

@@ -5,7 +5,6 @@
  */
 #include "control/config.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fmt.h"
+#include "base/objects.h"
 #include "base/sys.h"
 #include "base/tfi.h"
 #include "control/schedule.h"
@@ -171,16 +171,23 @@ static void find_unknown(void)
     }
 }
 
+#define ALLOC_LIBRARY "libtfinject-alloc.so"
+
+static int is_alloc_library(struct dl_phdr_info *object, size_t size, void *data)
+{
+    const char *slash = object->dlpi_name ? strrchr(object->dlpi_name, '/') : NULL;
+    (void)size;
+    (void)data;
+    return object->dlpi_name && strcmp(slash ? slash + 1 : object->dlpi_name, ALLOC_LIBRARY) == 0;
+}
+
 /* The blocks come from another library, which the user preloads. */
 static void find_host_memory(void)
 {
-    static const char library[] = "libtfinject-alloc.so";
     if (!getenv("TFI_HOST_ALLOC_KB") || !tfi_config.host_alloc_kb || !tfi_config_may_have(TFI_ACTIVITY_MEM)) return;
-    void *loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-    if (loaded) dlclose(loaded);
-    else
-        complain("TFI_HOST_ALLOC_KB has no effect without %s before this library in LD_PRELOAD (tfrun --host-memory)",
-                 library);
+    if (tfi_objects_each(is_alloc_library, NULL)) return;
+    complain("TFI_HOST_ALLOC_KB has no effect without %s before this library in LD_PRELOAD (tfrun --host-memory)",
+             ALLOC_LIBRARY);
 }
 
 /* Applies an activity's own variable, which overrides the list. */

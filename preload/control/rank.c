@@ -146,12 +146,10 @@ static void inherit(const char *inherited, char *path, size_t size)
     tfi_fmt(token, sizeof token, "%s", tail ? tail + 2 + is_final : "");
 }
 
-static void decide(char *path, size_t size)
+static void decide(char *path, size_t size, const char *minute)
 {
     static char wanted[4096];
     char name[512];
-    time_t now = time(NULL);
-    struct tm tm;
     const char *inherited = tfi_config.inherited_dir;
     if (inherited) inherit(inherited, path, size);
     if (tfi_config.output_dir && !(inherited && made_from(path, tfi_config.output_dir))) {
@@ -159,9 +157,8 @@ static void decide(char *path, size_t size)
         if (!inherited || strcmp(wanted, path) != 0) begin_run(true);
         tfi_fmt(path, size, "%s", wanted);
     } else if (!inherited) {
-        localtime_r(&now, &tm);
         size_t used = tfi_fmt(name, sizeof name - 20, "work_dirs/profiler_output/%s/", tfi_config.pipeline);
-        strftime(name + used, sizeof name - used, "%Y%m%d_%H%M", &tm);
+        tfi_fmt(name + used, sizeof name - used, "%s", minute);
         absolute(name, path, size);
         begin_run(false);
     }
@@ -175,24 +172,22 @@ const char *tfi_run_dir_entry(void)
     return *entry ? entry : NULL;
 }
 
-static void pass_on(void)
+static void write_entry(void)
 {
     if (tfi_config.secure) return;
     tfi_fmt(entry, sizeof entry, ENTRY "%s%s%s", run_dir, !*token ? "" : is_final ? "///" : "//", token);
-    const char *there = getenv("TFI_RUN_DIR"), *value = entry + sizeof ENTRY - 1;
-    if (!there || strcmp(there, value) != 0) setenv("TFI_RUN_DIR", value, 1);
 }
 
-void tfi_run_dir_pass_on(void)
+void tfi_run_dir_begin(const char *minute)
 {
     static char live_dir[4096];
     look_for_rank();
-    decide(run_dir, sizeof run_dir);
+    decide(run_dir, sizeof run_dir, minute);
     if (tfi_config.live_dir) {
         absolute(tfi_config.live_dir, live_dir, sizeof live_dir);
         tfi_config.live_dir = live_dir;
     }
-    pass_on();
+    write_entry();
 }
 
 static bool making;         /* until it is done no message can be looked up there */
@@ -220,7 +215,7 @@ bool tfi_run_dir_choose(const char *dir, const char *pipeline, char *place, size
         tfi_fmt(run_dir, sizeof run_dir, "%s", wanted);
         moved = tfi_getpid();
         if (dir) begin_run(true);
-        pass_on();
+        write_entry();
         if (dir) {
             tfi_fmt(own_dir, sizeof own_dir, "%s", wanted);
             tfi_config.output_dir = own_dir;

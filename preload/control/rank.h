@@ -18,14 +18,17 @@ bool tfi_rank_is_numbered(void);
 /* Name of this host, usable in a file name. */
 const char *tfi_host(void);
 
-/* Decides the run directory, unless a parent has, and passes it on in TFI_RUN_DIR. Also makes TFI_LIVE_DIR absolute
+/* Decides the run directory, unless a parent has; `minute` is the local time for its name. Also makes TFI_LIVE_DIR absolute
  * before the program changes its directory. Called in the constructor. */
-void tfi_run_dir_pass_on(void);
+void tfi_run_dir_begin(const char *minute);
 
 /* Applies the program's own choice of where files go: a directory, or, if the user set none, the pipeline in the
  * default name (NULL: no choice). It has effect until the directory is made. Sets `place` to the directory that was
  * chosen, or to the one in effect; false if the two differ. */
 bool tfi_run_dir_choose(const char *dir, const char *pipeline, char *place, size_t size);
+
+/* Passes it on to children in the environment, after it was decided or chosen. Only where locks of libc may be taken. */
+void tfi_run_dir_pass_on(void);
 
 /* "TFI_RUN_DIR=..." for a child's environment; NULL before the constructor has run. */
 const char *tfi_run_dir_entry(void);

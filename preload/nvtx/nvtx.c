@@ -11,9 +11,7 @@
  */
 #include "nvtx/nvtx.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -410,15 +408,4 @@ TFI_EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get)
     bool attached = attach(callbacks, NVTX_CB_MODULE_CORE, core, TFI_COUNT(core));
     attached |= attach(callbacks, NVTX_CB_MODULE_CORE2, core2, TFI_COUNT(core2));
     return attached;
-}
-
-void tfi_nvtx_constructor(void)
-{
-    Dl_info self;
-    char path[PATH_MAX];
-    int saved = errno;
-    if (!tfi_config.secure && !getenv("NVTX_INJECTION64_PATH") && dladdr(&resource, &self) && self.dli_fname &&
-        realpath(self.dli_fname, path))
-        setenv("NVTX_INJECTION64_PATH", path, 0);
-    errno = saved;
 }

@@ -72,6 +72,7 @@ PyObject *tfi_builtin_run_dir(PyObject *self, PyObject *const *args, ssize_t cou
         if (args[i] == tfi_python.none || !tfi_python_text(args[i], &text[i])) text[i] = (struct tfi_python_text){0};
     const char *dir = text[0].length ? text[0].data : NULL, *pipeline = text[1].length ? text[1].data : NULL;
     bool moved = tfi_run_dir_choose(dir, pipeline, place + 1, sizeof place - 1);
+    tfi_run_dir_pass_on();
     for (int i = 0; i < 2; i++)
         if (text[i].data) tfi_python_text_end(&text[i]);
     return tfi_python_str(moved ? place + 1 : place);

@@ -89,7 +89,7 @@ struct tfi_thread *tfi_thread_attach(void)
 /* Runs in the thread that ends. A later record of the thread starts a new state. A guard that is still set belongs to a
  * record in which the thread was cancelled, between two instructions. Nothing is left half done: a row is committed
  * whole or not at all, and locks are only held with cancellation off. */
-static void ended(void *state)
+void tfi_thread_ended(void *state)
 {
     struct tfi_thread *t = state;
     int error = errno;
@@ -120,11 +120,11 @@ void tfi_thread_at_end(void (*forget)(struct tfi_thread *))
     at_end = forget;
 }
 
-/* libc keeps the values of the first keys in the thread's descriptor, and allocates memory for those of others. */
-void tfi_threads_constructor(void)
+void tfi_threads_have_key(pthread_key_t made)
 {
     enum { KEYS_IN_DESCRIPTOR = 32 };
-    have_key = pthread_key_create(&key, ended) == 0 && key < KEYS_IN_DESCRIPTOR;
+    key = made;
+    have_key = key < KEYS_IN_DESCRIPTOR;
 }
 
 bool tfi_lane_open(struct tfi_thread *lane, uint32_t gen)

@@ -7,6 +7,7 @@
 #ifndef TFI_THREAD_H
 #define TFI_THREAD_H
 
+#include <pthread.h>
 #include <string.h>
 
 #include "base/frame.h"
@@ -192,8 +193,10 @@ static inline void tfi_commit(struct tfi_thread *thread, size_t size)
 /* Makes the calling thread's state; NULL if there is no memory. */
 struct tfi_thread *tfi_thread_attach(void);
 
-/* Has the ends of threads noticed. Called in the constructor. */
-void tfi_threads_constructor(void);
+/* Has the ends of threads noticed by a key whose destructor is tfi_thread_ended(). Libc keeps the values of the first keys
+ * in the thread's descriptor, and allocates memory for those of others: these are not used. */
+void tfi_threads_have_key(pthread_key_t key);
+void tfi_thread_ended(void *state);
 
 /* Names the function that is called when a thread ends, to free what a layer above keeps for it. Called at wake. */
 void tfi_thread_at_end(void (*forget)(struct tfi_thread *thread));

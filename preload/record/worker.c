@@ -32,6 +32,8 @@
 
 #define LOOK_NS 500000000u /* between two looks for the program's threads */
 
+bool (*tfi_libc_thread_start)(void *(*run)(void *), void *data);
+
 static uint64_t cpu_ns; /* of all workers */
 static uint32_t alive;  /* workers that run; never more than there are */
 static pid_t alive_in;  /* the process that they run in */
@@ -144,17 +146,11 @@ void tfi_worker_end_process(struct tfi_worker *worker, int status)
 
 static bool create_of_libc(struct tfi_worker *worker)
 {
-    pthread_attr_t attributes;
-    pthread_t thread;
     sigset_t all;
     sigfillset(&all);
     __atomic_store_n(&worker->ended, 0, __ATOMIC_RELEASE);
     pthread_sigmask(SIG_SETMASK, &all, &worker->mask);
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, 512u << 10);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    bool ok = pthread_create(&thread, &attributes, run_of_libc, worker) == 0;
-    pthread_attr_destroy(&attributes);
+    bool ok = tfi_libc_thread_start(run_of_libc, worker);
     pthread_sigmask(SIG_SETMASK, &worker->mask, NULL);
     return ok;
 }

@@ -25,6 +25,10 @@ struct tfi_worker {
     sigset_t mask;      /* of the thread that started a thread of libc */
 };
 
+/* Starts `run(data)` in a detached thread of libc, with the caller's signal mask; false if it can't be started. Set in the
+ * constructor: what it calls takes locks and allocates. */
+extern bool (*tfi_libc_thread_start)(void *(*run)(void *), void *data);
+
 /* Starts the thread if it does not run; false if it can't be started now. A worker that calls others must not be started
  * where a lock of libc may be held. */
 bool tfi_worker_start(struct tfi_worker *worker);
