@@ -13,10 +13,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/files.h"
@@ -44,7 +41,7 @@ static struct room {
     struct tfi_dir place; /* the run directory, where no trace of this process is open */
     char text[16384], name[TFI_NAME_BYTES], line[256], path[TFI_PATH_BYTES];
 } * room;                /* mapped when the first thing is said: a program may have little room for variables */
-static bool is_parent;   /* a hook has seen this process make another */
+static bool is_parent;   /* this process has made others */
 static bool uses_memory; /* it has a line in /dev/shm */
 
 static uint64_t number_of(const char *kind)
@@ -165,15 +162,6 @@ void tfi_run_has_child(void)
     if (TFI_UNLIKELY(!is_parent)) is_parent = true;
 }
 
-/* True if this process has made others: libc makes those of system() and popen() inside, where no hook sees them. The
- * kernel counts what those used that were waited for, but for programs that ignore their ends. */
-static bool has_made_others(void)
-{
-    struct rusage used;
-    if (is_parent || (syscall(SYS_getrusage, RUSAGE_CHILDREN, &used) == 0 && used.ru_minflt)) return true;
-    return syscall(SYS_waitid, P_ALL, 0, NULL, WEXITED | WNOHANG | WNOWAIT | __WALL, NULL) == 0;
-}
-
 /* True if a process of this run has opened a trace in the directory, which still has its name. */
 static bool has_traces(struct tfi_dir *dir)
 {
@@ -192,7 +180,7 @@ void tfi_run_ends(const char *reason)
     static bool done;
     bool traces = false, awake = tfi_trace_dir.inode && tfi_trace_pid == tfi_getpid();
     if (done || tfi_config.secure || strcmp(reason, "exec") == 0) return;
-    if (!tfi_run_is_mine() || !(awake || uses_memory || has_made_others())) return;
+    if (!(awake || is_parent || uses_memory) || !tfi_run_is_mine()) return;
     done = true;
     if (!tfi_map_once(&room, sizeof *room) || !tfi_lock_within(&lock, 100)) return;
     struct tfi_dir *dir = run_dir();

@@ -1,10 +1,12 @@
-/* child_processes.c - wraps fork, vfork and posix_spawn, and records starts and ends of processes.
+/* child_processes.c - wraps fork, vfork, posix_spawn, system and popen, and records starts and ends of processes.
  *
  * A wrapper of vfork must not return before its child is gone, because the child would destroy the wrapper's frame. So
  * the one here notes the call and jumps to the original, with the stack as it was, in assembler.
  */
 #include <errno.h>
 #include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -102,4 +104,21 @@ TFI_EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file
                             const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])
 {
     return spawn((spawn_function *)tfi_real(TFI_HOOK_posix_spawnp), pid, file, actions, attributes, argv, envp);
+}
+
+/* Libc makes the children of these inside, where no hook sees it. */
+TFI_EXPORT int system(const char *command)
+{
+    int (*real)(const char *) = (int (*)(const char *))tfi_real(TFI_HOOK_system);
+    if (TFI_UNLIKELY(!real)) return errno = ENOSYS, -1;
+    tfi_run_has_child();
+    return real(command);
+}
+
+TFI_EXPORT FILE *popen(const char *command, const char *mode)
+{
+    FILE *(*real)(const char *, const char *) = (FILE * (*)(const char *, const char *)) tfi_real(TFI_HOOK_popen);
+    if (TFI_UNLIKELY(!real)) return errno = ENOSYS, NULL;
+    tfi_run_has_child();
+    return real(command, mode);
 }
