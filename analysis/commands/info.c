@@ -292,7 +292,7 @@ static void emit_process(struct session *session, struct unmatched *unmatched, c
 struct needs info_needs(const struct options *options)
 {
     (void)options;
-    return (struct needs){.messages = true, .stage_names = true, .samples = true, .machine = true};
+    return (struct needs){.messages = true, .stage_names = true, .samples = true, .machine = true, .health = true};
 }
 
 void cmd_info(struct session *session)

@@ -1,7 +1,6 @@
 /* session.c - loads the inputs, summarises their processes, and begins and ends the answer, for all commands. */
 #include "commands/session.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "base/hash.h"
 #include "base/jobs.h"
 #include "model/needs/guard.h"
+#include "model/step_ranges.h"
 
 /* ---- summaries ---- */
 
@@ -345,28 +345,11 @@ static void leave_out(struct session *session, const struct narrow *narrow)
     text_free(&names);
 }
 
-/* True if a glob has a number that no letter touches: it is meant for names that are not folded. */
-static bool asks_for_a_number(const struct strings_list *globs)
-{
-    for (size_t i = 0; i < globs->count; i++) {
-        const char *glob = globs->text[i], *end;
-        for (const char *at = glob; *at; at = end) {
-            size_t digits = strspn(at, "0123456789");
-            end = at + MAX(digits, 1);
-            if (digits && !(at > glob && isalpha((unsigned char)at[-1])) && !isalpha((unsigned char)*end)) return true;
-        }
-    }
-    return false;
-}
-
 static void read_inputs(struct session *session, const struct reading *reading)
 {
     const struct options *options = &session->options;
     model_init(&session->model);
-    session->model.names.are_mangled = options->names == NAMES_MANGLED;
-    session->model.names.are_of_kineto = options->names == NAMES_MANGLED || options->rules != RULES_EXACT;
-    session->model.names.full_stages = options->stage_names == STAGES_FULL || asks_for_a_number(&options->stage);
-    session->model.names.communication = &options->communication;
+    names_choose(&session->model.names, options);
     session_inputs(session);
     for (size_t i = 0; i < ARRAY_SIZE(narrow_kinds); i++) leave_out(session, &narrow_kinds[i]);
     summaries_init(session);

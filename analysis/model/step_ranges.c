@@ -69,6 +69,26 @@ static bool fold_text(const struct name *name, struct text *out)
     return folded;
 }
 
+static bool globs_have_numbers(const struct strings_list *globs)
+{
+    struct text text = {0};
+    bool found = false;
+    for (size_t i = 0; i < globs->count && !found; i++) {
+        const struct name glob = {globs->text[i], (uint32_t)strlen(globs->text[i]), 0};
+        found = fold_text(&glob, &text);
+    }
+    text_free(&text);
+    return found;
+}
+
+void names_choose(struct names *names, const struct options *options)
+{
+    names->are_mangled = options->names == NAMES_MANGLED;
+    names->are_of_kineto = options->names == NAMES_MANGLED || options->rules != RULES_EXACT;
+    names->full_stages = options->stage_names == STAGES_FULL || globs_have_numbers(&options->stage);
+    names->communication = &options->communication;
+}
+
 void fold_names(struct process *process, struct names *names)
 {
     struct ranges *r = &process->ranges;

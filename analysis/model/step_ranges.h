@@ -16,6 +16,9 @@ void name_steps(struct process *process, struct names *names);
  * no letter touches becomes `*`. process->folded and process->full_name keep the names themselves. */
 enum { MOST_ALIKE = 8 };
 void fold_names(struct process *process, struct names *names);
+/* Sets how the names of a model are shown. A glob of --stage with a number that no letter touches is meant for names that are
+ * not folded. */
+void names_choose(struct names *names, const struct options *options);
 /* Returns the name of a range as it was recorded. */
 uint32_t range_full_name(const struct process *process, size_t range);
 

@@ -7,6 +7,7 @@
 #include "model/kineto/kineto_npu.h"
 #include "model/kineto/kineto_rows.h"
 #include "model/health/kineto_judge.h"
+#include "model/health/kineto_rules.h"
 #include "model/load/load_kineto.h"
 #include "model/load/name_cache.h"
 
@@ -41,6 +42,7 @@ struct kineto_load {
     uint32_t events;      /* events before the current one */
     struct map demangled; /* demangled kernel names, by the names in the file */
     struct kineto_judge judge;
+    struct kineto_rules rules;
     struct kineto_rows rows;
     struct kineto_parts **parts; /* receives the processes of a file that holds several */
 };

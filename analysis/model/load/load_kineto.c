@@ -161,7 +161,10 @@ static void take_whole(struct kineto_load *load, const struct kineto_event *even
     bool is_launch = kind->is_pairs || (kind->is_npu && event->phase == 's');
     if (!ON_DEVICE(event_class) && !kind->is_span && (event->phase == 'X' || is_launch))
         thread = threads_take(&load->threads, load->process, load->names, event);
-    if (event->phase == 'X' && !kind->is_span) judge_take(&load->judge, event, event_class, thread);
+    if (event->phase == 'X' && !kind->is_span) {
+        judge_take(&load->judge, event, event_class, thread);
+        if (needs.health) rules_take(&load->rules, event, event_class);
+    }
     load->process->has_text_thread |= thread && event->phase == 'X' && event->tid_text.at;
     switch (table_of(event, event_class, kind->is_pairs)) {
     case TABLE_RANGES:
@@ -273,6 +276,7 @@ static void conclude(struct kineto_load *load, const struct kineto_damage *damag
     lose(load, damage, notes);
     kineto_nest(p, !load->info.base && p->earliest > ABSOLUTE_NS);
     judge_conclude(&load->judge, &p->health);
+    rules_conclude(&load->rules, &p->health);
     doubts_say(&p->health, load->needs, notes);
     for (size_t i = 0; i < load->kinds; i++)
         if (load->kind[i].count) process_count(p, (uint32_t)i, load->kind[i].name, load->kind[i].count);
@@ -306,6 +310,7 @@ static void load_free(struct kineto_load *load)
     npu_free(&load->npu);
     rows_free(&load->rows);
     judge_free(&load->judge);
+    rules_free(&load->rules);
     info_free(&load->info);
 }
 
