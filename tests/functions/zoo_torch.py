@@ -1,8 +1,11 @@
 """zoo_torch - compiles, traces and scripts functions and modules of torch_animals; its output is the same with the library and without."""
+import copy
+import importlib
 import inspect
 import io
 import pickle
 import re
+import sys
 
 import torch
 import torch_animals as t
@@ -24,6 +27,28 @@ def compiled(function, *args):
     return found, {k: dict(v) for k, v in counters.items() if k in ("stats", "graph_break", "unimplemented")}
 
 
+def picklers():
+    yield "pickle", pickle.dumps, pickle.loads
+    for name in sys.argv[1:]:
+        module = importlib.import_module(name)
+        if name == "joblib":
+            def dumps(value):
+                file = io.BytesIO()
+                module.dump(value, file)
+                return file.getvalue()
+            yield name, dumps, lambda data: module.load(io.BytesIO(data))
+        else:
+            yield name, module.dumps, module.loads
+
+
+def members():
+    """Yields (name, object) of all that the module and its classes hold."""
+    for holder in (t, t.Model, t.Op):
+        for name, value in sorted(vars(holder).items()):
+            if not name.startswith("__") and not inspect.ismodule(value):
+                yield "%s.%s" % (holder.__name__, name), value
+
+
 x = torch.arange(4.0)
 print("use", said(lambda: (t.function(x), t.caller(x), t.nothing(x), t.inference(x).is_inference(), t.decorated(x))))
 print("objects", said(lambda: (t.model(x).shape, len(list(t.model.parameters())), t.model.train().training, t.compiled(x), t.scripted(x), t.ufunc(1, 2))))
@@ -36,6 +61,13 @@ for name in ("function", "caller", "helper", "decorated", "nothing", "Model"):
     print("fx", name, said(lambda: torch.fx.symbolic_trace(value() if name == "Model" else value).code))
     print("script", name, said(lambda: torch.jit.script(value() if name == "Model" else value).code))
     print("pickle", name, said(lambda: pickle.loads(pickle.dumps(value)) is value), inspect.isfunction(value), said(lambda: inspect.signature(value)))
+for name, value in members():
+    print("look", name, type(value).__name__, callable(value), inspect.isfunction(value), said(lambda: inspect.signature(value)), said(lambda: sorted(vars(value))))
+    print("same", name, said(lambda: (value == value, {value: 1}[value], value is copy.copy(value), type(copy.deepcopy(value)).__name__)))
+    for pickler, dumps, loads in picklers():
+        print(pickler, name, said(lambda: type(loads(dumps(value))).__name__), said(lambda: len(dumps(value))))
+for pickler, dumps, loads in picklers():
+    print(pickler, "used", said(lambda: loads(dumps(t.caller))(x)), said(lambda: loads(dumps(t.Model()))(x)), said(lambda: loads(dumps(t.decorated))(x)))
 
 
 def backward():

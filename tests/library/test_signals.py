@@ -6,6 +6,7 @@ children while a lock is held. `make soak` has 1,000 instants and 10,000 childre
 
 import ctypes.util
 import itertools
+import re
 import subprocess
 import time
 
@@ -81,7 +82,60 @@ def test_children(ends_well, how):
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize('lock, how, activities', list(itertools.product(LOCKS, CHILDREN, ACTIVITIES)))
 def test_many_children(ends_well, lock, how, activities):
-    held(ends_well, lock, how, activities, 10000 // (len(LOCKS) * len(CHILDREN) * len(ACTIVITIES)))
+    held(ends_well, lock, how, activities, 10000 // (len(LOCKS) * len(CHILDREN) * len(ACTIVITIES)) + 1)
+
+
+# Threads of Python take the locks of libc and of the loader, and the main thread forks.
+PYTHON_FORKS = '''
+import ctypes, locale, os, socket, sys, threading, time
+libc, count = ctypes.CDLL(None), int(sys.argv[1])
+stop = False
+def again(use):
+    while not stop:
+        use()
+def loads():
+    ctypes.CDLL("libm.so.6")
+    libc.dlclose(ctypes.c_void_p(libc.dlopen(b"libutil.so.1", 2)))
+libc.dlopen.restype = ctypes.c_void_p
+uses = [loads, lambda: socket.getaddrinfo("127.0.0.1", 80), lambda: time.strftime("%Z", time.localtime()), lambda: locale.setlocale(locale.LC_ALL, "C"),
+        lambda: bytearray(200000), lambda: libc.fflush(None), lambda: threading.Thread(target=int).start()]
+threads = [threading.Thread(target=again, args=(use,)) for use in uses]
+for t in threads: t.start()
+ends = []
+for i in range(count):
+    child = os.fork()
+    if not child:
+        with open("/dev/null", "w") as file: file.write("x")
+        os._exit(5)
+    until = time.monotonic() + 20
+    while not (done := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < until: time.sleep(0.0005)
+    if not done[0]:
+        os.kill(child, 9)
+        done = os.waitpid(child, 0)
+    ends.append(done[1])
+stop = True
+for t in threads: t.join()
+print(len(ends), sum(end != 5 << 8 for end in ends), "wrong")
+'''
+
+
+def forks_of_python(run, python, count, activities):
+    command = [python, '-W', 'ignore', '-c', PYTHON_FORKS, count]
+    result = run(command, {'TFI_ACTIVITIES': activities, 'TFI_STAGES': '__main__:loads', 'TFI_SAMPLE_HZ': '50'}, timeout=600)
+    assert (result.rc, result.out, result.err) == (0, f'{count} 0 wrong\n', '')
+
+
+@pytest.mark.slow
+def test_children_of_python(run, python):
+    """os.fork() while other threads import, look names up and change the locale."""
+    forks_of_python(run, python, 30, 'io,stack')
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize('activities', ACTIVITIES)
+def test_many_children_of_python(run, python, activities):
+    forks_of_python(run, python, 1000, activities)
 
 
 CHILD = 'import os\nif os.fork():\n    os._exit(os.waitstatus_to_exitcode(os.wait()[1]))\nfor i in range(3000):\n    os.access("/dev/null", 0)\nos._exit(3)'
@@ -110,6 +164,22 @@ def test_allocators(run, ends_well, lib, victim, name):
     ours = f'{lib.with_name("libtfinject-alloc.so")} {lib}'
     for preload, activities in itertools.product((str(lib), ours), ('io', 'mem,io,stack')):
         interrupted(ends_well, 'malloc', 'many', activities, 50, preload=f'{preload} {allocator(name)}')
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize('name, activities', list(itertools.product(ALLOCATORS, [*'cpu gpu mem nccl ops io stack'.split(), 'cpu,gpu,mem,nccl,ops,io,stack'])))
+def test_programs_with_other_allocators(run, lib, victim, name, activities):
+    """Threads, exceptions, handlers and children, with each activity, the blocks recorded or not."""
+    programs = [('mixed', '12'), ('instants', 'malloc', 'calls', '60'), ('instants', 'fork', 'stages', '60'), ('held', 'malloc', 'fork', '20'),
+                ('held', 'threads', 'clone', '20'), ('weather', 'threads'), ('weather', 'cancel')]
+    for program, *arguments in programs:
+        def once(*before, program=program, arguments=arguments):
+            preload = ' '.join(map(str, [*before, allocator(name)]))
+            environment = {'TFI_ACTIVITIES': activities, 'TFI_HOST_ALLOC_KB': '1' if len(before) > 1 else None, 'WEATHER_LOG': '/dev/null'}
+            result = run([victim(program), *arguments], environment, preload=preload)
+            return result.rc, sorted(result.out.splitlines()), result.err
+        assert once(lib) == once(lib.with_name('libtfinject-alloc.so'), lib) == once(), (program, arguments)
 
 
 # The calls that end or replace a process, as another preloaded library behind ours sees them.
@@ -187,6 +257,74 @@ def test_verdict_of_a_sanitizer(run, tmp_path):
     program = compiled(tmp_path, 'race', RACE, '-g', '-fsanitize=thread')
     alone, watched = run([program], preload=False), run([program], {'TFI_ACTIVITIES': 'io'}, timeout=30)
     assert alone.rc == watched.rc == 66
+
+
+# What sanitizers find, or do not: the argument selects the mistake.
+MISTAKES = r'''
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static int shared, guarded;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const char *what;
+static void *work(void *data)
+{
+    char name[32];
+    for (int i = 0; i < 50; i++) {
+        pthread_mutex_lock(&lock);
+        guarded++;
+        pthread_mutex_unlock(&lock);
+        snprintf(name, sizeof name, "file-%ld-%d", (long)data, i);
+        int fd = open(name, O_RDWR | O_CREAT, 0600);
+        char *text = strdup(name);
+        if (write(fd, text, strlen(text)) < 0 || lseek(fd, 0, SEEK_SET) < 0 || read(fd, name, 4) != 4) abort();
+        free(text);
+        close(fd);
+    }
+    if (strcmp(what, "race") == 0) shared++;
+    if (strcmp(what, "leak") == 0) {
+        char *volatile lost = malloc(100);
+        lost = 0;
+    }
+    return data;
+}
+int main(int argc, char **argv)
+{
+    pthread_t thread[4];
+    what = argc > 1 ? argv[1] : "";
+    for (long i = 0; i < 4; i++) pthread_create(&thread[i], 0, work, (void *)i);
+    for (int i = 0; i < 4; i++) pthread_join(thread[i], 0);
+    volatile char *block = malloc(100);
+    if (strcmp(what, "overflow") == 0) block[100] = 1;
+    free((void *)block);
+    if (strcmp(what, "freed") == 0) block[3] = 1;
+    if (fork() == 0) _exit(3);
+    int status;
+    wait(&status);
+    printf("%d %d\n", guarded, WEXITSTATUS(status));
+    return 4;
+}
+'''
+SANITIZED = {'thread': ['', 'race'], 'address': ['', 'overflow', 'freed', 'leak'], 'leak': ['', 'leak'], 'undefined': ['']}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('kind', SANITIZED)
+def test_verdicts_of_sanitizers(run, tmp_path, kind):
+    """Programs with threads, files and a child are found guilty of their own mistakes, and of no other."""
+    static = {'address': ['-static-libasan'], 'thread': ['-static-libtsan']}.get(kind, [])  # none demands to be loaded first
+    program = compiled(tmp_path, 'mistakes', MISTAKES, '-g', f'-fsanitize={kind}', *static)
+    for mistake, activities in itertools.product(SANITIZED[kind], ['io', 'cpu,gpu,mem,nccl,ops,io,stack']):
+        found = []
+        for preload in (False, True):
+            result = run([program, *mistake.split()], {'TFI_ACTIVITIES': activities}, preload=preload, timeout=60)
+            found.append((result.rc, result.out, [re.sub(r'0x[0-9a-f]+|\d{4,}', '#', line) for line in result.err.splitlines() if 'SUMMARY' in line or 'ERROR' in line]))
+        assert found[0] == found[1], (mistake, activities)
+        assert bool(found[0][2]) == bool(mistake)
 
 
 INSIDE = {'instants': ('malloc', 'many', 3), 'held': ('malloc', 'fork', 2), 'weather': ('forks',), 'script': ('push=a', 'call=1', 'pop')}

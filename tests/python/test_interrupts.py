@@ -71,6 +71,9 @@ def interrupted(run, victim, tmp_path):
 
 def none_is_lost(found, moments):
     (_, bare), (_, watched) = found
+    for who, statuses in (('alone', bare), ('with us', watched)):  # pytest -s shows it
+        print(f'{who}: of {len(statuses)} interrupts {statuses.count(ARRIVED)} arrived, {statuses.count(LOST)} were lost, '
+              f'{statuses.count(OTHER)} became another exception, {statuses.count(ENDED)} ended the process')
     assert len(bare) >= moments * 0.9 and abs(len(bare) - len(watched)) <= 1, (len(bare), len(watched))
     assert set(bare) | set(watched) <= {ARRIVED, LOST, OTHER, ENDED}
     wrong = [i for i, (alone, with_us) in enumerate(zip(bare, watched)) if with_us != ARRIVED == alone]

@@ -49,7 +49,7 @@ if __name__ == '__main__':
     main()
     raise SystemExit(6)
 '''
-PROGRAMS = [('small',)] * 6 + [('diffusion', 'dit'), ('generate',), ('torchfx_chain',), ('telefuser_stages',)]
+PROGRAMS = [('small',)] * 6 + [('diffusion', 'dit'), ('generate',), ('torchfx_chain',)]
 
 
 @short_form(1, 'seed', SEEDS)

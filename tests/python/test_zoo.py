@@ -7,6 +7,7 @@ is left alone, and one line says so.
 
 import ast
 import re
+import subprocess
 
 import pytest
 
@@ -117,10 +118,28 @@ TORCH_LEFT_ALONE = ['Model', 'Model.layer', 'Op', 'model', 'op', 'scripted', 'uf
 @pytest.mark.soak
 @pytest.mark.timeout(400)
 def test_zoo_of_torch(run, python):
-    """Functions, modules and kernels are compiled, traced, scripted, exported and saved."""
-    found, left = same(run, [python, SCRIPTS / 'zoo_torch.py'], stages_of('torch_animals'), timeout=200)
+    """Functions, modules and kernels are compiled, traced, scripted, exported, compared, inspected, pickled and saved."""
+    found, left = same(run, [python, SCRIPTS / 'zoo_torch.py', *PICKLERS], stages_of('torch_animals'), timeout=200)
     assert sorted({name.partition(':')[2] for name in left} - {'kernel'}) == TORCH_LEFT_ALONE
     assert {'helper', 'function', 'caller', 'decorated', 'nothing', 'Op.forward', 'Op.backward', 'Model.forward'} <= set(found), found
+
+
+NUMBA = 'numba==0.68.1', 'llvmlite==0.50.0'
+NUMBA_LEFT_ALONE = 'Counter calls_helper caller callback compiled generalized in_object_mode inlined numbers stencil vectorized'.split()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_zoo_of_numba(run, python):
+    """numba compiles functions that are stages, from their code, and what it has compiled is left alone."""
+    place = BUILD / 'numba'
+    if not (place / '.done').exists():
+        subprocess.run([python, '-m', 'pip', '-q', '--disable-pip-version-check', 'install', '--no-deps', '--upgrade', '--target', place, *NUMBA], check=True)
+        (place / '.done').touch()
+    script = ['-c', f'import sys, runpy; sys.path[:0] = {[str(place)]}; runpy.run_path("{SCRIPTS / "zoo_numba.py"}", run_name="__main__")']
+    found, left = same(run, [python, *script, 'cloudpickle', 'dill'], stages_of('numba_animals'), timeout=300)
+    assert sorted(name.partition(':')[2] for name in left) == sorted(NUMBA_LEFT_ALONE)
+    assert found['helper'] > 1 and found['later'] > 1, found
 
 
 UVLOOP = '''
