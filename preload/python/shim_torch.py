@@ -49,6 +49,8 @@ def _operators_work(torch, how):
     names_only = not _config["record_shapes"]
     for act, args, expected in trials[:3 if how == _EXPORTED else 4]:
         found = _seen(act, *args)
+        if found[3:4] == [""]:  # libtorch 2.0 has no function for the text of values
+            expected[3] = ""
         parts = 1 if names_only else 2 if how == _EXPORTED else 5
         if found[:parts] != expected[:parts]:
             _debug("shim: torch: %r is not %r" % (found, expected))

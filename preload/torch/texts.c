@@ -77,7 +77,7 @@ bool tfi_torch_texts_init(void *library)
 {
     can_free = tfi_cxx_init(library);
     find_functions(library);
-    return tfi_torch_exported() && torch.values_text;
+    return tfi_torch_exported();
 }
 
 bool tfi_torch_exported(void)
@@ -145,8 +145,8 @@ static void add_types(struct tfi_text *text, const void *function, struct values
     tfi_cxx_strings_end(&names);
 }
 
-/* libtorch makes the text of the scalars, from a copy of the values in which all others are None. The copy owns
- * nothing, and the function takes it by a constant reference. */
+/* libtorch makes the text of the scalars, from a copy of the values in which all others are None. The copy owns nothing,
+ * and the function takes it by a constant reference. libtorch 2.0 has no such function. */
 static void add_concrete(struct tfi_text *text, struct values inputs)
 {
     struct value copy[TFI_TORCH_INPUTS];
@@ -258,7 +258,7 @@ void tfi_torch_text(struct tfi_text *text, enum tfi_torch_how how, const void *f
         else add_exported_types(text, function);
         break;
     case TFI_TORCH_CONCRETE:
-        if (direct) add_concrete(text, inputs);
+        if (direct && torch.values_text) add_concrete(text, inputs);
         break;
     case TFI_TORCH_STRIDES:
         if (direct) add_all_dims(text, inputs, true);
