@@ -60,9 +60,15 @@ def _auto_patch(kind, method, make):
         try:
             return staged(*args, **kwargs)
         except BaseException as error:
+            if type(error) is not TypeError or error.__traceback__.tb_next is not None:
+                _hide(error)
+                raise
+        try:  # the arguments do not fit: the original says so, in its words
+            return original(*args, **kwargs)
+        except BaseException as error:
             _hide(error)
             raise
-    for name in ('__module__', '__name__', '__qualname__', '__doc__'):
+    for name in ('__module__', '__name__', '__qualname__', '__doc__', '__annotations__'):
         setattr(wrapper, name, getattr(original, name))
     wrapper.__wrapped__ = original  # for inspect.signature, which pipelines ask for their own arguments
     setattr(kind, method, wrapper)
@@ -164,8 +170,9 @@ def _auto_diffusers(module):
             raise
         _auto_register(self, name, value)
 
-    __setattr__.__module__ = original.__module__
-    __setattr__.__qualname__ = original.__qualname__
+    for name in ('__module__', '__qualname__', '__doc__', '__annotations__'):
+        setattr(__setattr__, name, getattr(original, name, None))
+    __setattr__.__wrapped__ = original  # for inspect: signature and source
     Pipeline.__setattr__ = __setattr__
 
 

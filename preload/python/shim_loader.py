@@ -21,7 +21,7 @@ def _batches_wanted():
 def _stand_in(cls, name, function):
     """Puts `function` into the place of a method, and makes it look like that."""
     method = getattr(cls, name)
-    for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
+    for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
         setattr(function, attribute, getattr(method, attribute))
     function.__wrapped__ = method
     setattr(cls, name, function)

@@ -79,12 +79,26 @@ def _replace(holder, name, make):
     theirs = getattr(found, "__func__", found)
     function = make(theirs)
 
-    def made(*args, **kwargs):
+    def made_now(*args, **kwargs):
         try:
             return function(*args, **kwargs)
         except BaseException as error:
+            if type(error) is not TypeError or error.__traceback__.tb_next is not None:
+                _hide(error)
+                raise
+        try:  # the arguments do not fit: the original says so, in its words
+            return theirs(*args, **kwargs)
+        except BaseException as error:
             _hide(error)
             raise
+
+    async def made_later(*args, **kwargs):
+        try:
+            return await function(*args, **kwargs)
+        except BaseException as error:
+            _hide(error)
+            raise
+    made = made_later if theirs.__code__.co_flags & 0x80 else made_now  # CO_COROUTINE: a script may ask for it
     for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__", "__defaults__", "__kwdefaults__"):
         setattr(made, attribute, getattr(theirs, attribute))
     made.__wrapped__ = theirs  # for inspect: signature and source

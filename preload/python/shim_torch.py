@@ -207,6 +207,7 @@ def _watch_metadata(torch):
                 raise
         add.__name__, add.__qualname__ = method.__name__, method.__qualname__
         add.__module__, add.__doc__, add.__annotations__ = method.__module__, method.__doc__, method.__annotations__
+        add.__wrapped__ = method  # for inspect: source
         setattr(cls, name, add)
 
     def of_json(value):

@@ -86,7 +86,9 @@ def adds(events):
 @short_form(1, 'whole', [False, True])
 def test_as_it_was_asked_for(play, whole):
     _, files, snapshots = play(whole)
-    kinds = {name: set(categories(events)) for name, events in files.items()}
+    for events in files.values():  # functions are there where operators have stacks, as in torch's traces
+        assert ('python_function' in categories(events)) == any('Call stack' in e.get('args', {}) for e in events)
+    kinds = {name: set(categories(events)) - {'python_function'} for name, events in files.items()}
     assert kinds['plain'] == kinds['usual'] == kinds['inner'] == kinds['function'] == {'user_annotation', 'cpu_op'}
     assert kinds['memory'] == {'user_annotation', 'cpu_op', 'cpu_instant_event'}
     assert kinds['device'] == {'user_annotation'}  # there is no device
@@ -251,7 +253,10 @@ def test_processors(analyze, tmp_path, held, expected):
     path, = tmp_path.glob('flux*.trace.json.gz')
     events = read(path)
     without_nccl = [e for e in events if e['name'] != 'ncclAllReduce']
-    assert set(categories(without_nccl)) - {'fwdbwd'} == expected | {'user_annotation'}
+    kinds = set(categories(without_nccl))
+    assert kinds - {'fwdbwd', 'python_function', 'gpu_user_annotation'} == expected | {'user_annotation'}
+    assert ('gpu_user_annotation' in kinds) == ('kernel' in expected)
+    assert ('python_function' in kinds) == any('Call stack' in e.get('args', {}) for e in events)
     assert (len(events) > len(without_nccl)) == ('cpu_op' in expected)
     for e in events:
         if e['cat'] == 'kernel':
