@@ -210,7 +210,7 @@ def file_waits():
 def unfused_filters():
     from torchfx import Wave
     from torchfx.filter.iir import HiButterworth, LoButterworth
-    sound = torch.randn(2, 4800, dtype=torch.float64)
+    sound = torch.randn(2, 4800)
     filters = [(HiButterworth if i % 2 else LoButterworth)(200 * (i + 1), order=2) for i in range(10)]
     for one in filters:
         one.fs = 48000

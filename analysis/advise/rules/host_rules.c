@@ -335,8 +335,10 @@ void judge_system_call(struct judging *j, const struct rule *rule)
 
 /* ---- filters of TorchFX ---- */
 
+/* A fused chain is one call; what tells a chain from calls for many inputs is their number alone. */
 void judge_dispatches(struct judging *j, const struct rule *rule)
 {
+    enum { LEAST_CALLS = 1000 };
     for (size_t r = 0; r < j->ranks; r++) {
         struct judged *rank = &j->rank[r];
         const struct op_fact *most = NULL;
@@ -349,7 +351,7 @@ void judge_dispatches(struct judging *j, const struct rule *rule)
             time = add_ns(time, op->total);
             if (!most || op->calls > most->calls) most = op;
         }
-        if (!most || calls < 64 || time / (int64_t)calls > 200000) continue;
+        if (!most || calls < LEAST_CALLS || time / (int64_t)calls > 1000000) continue;
         struct finding *f =
             claim(j, rule, rank, host_leaves(rank), time,
                   string_format("%llu short calls of filters, one after the other", (unsigned long long)calls));
