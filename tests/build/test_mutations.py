@@ -125,6 +125,9 @@ ROWS = [
         'analysis/write/export_device.c',
         'put_external_id(x, x->scope->attribution.op[i]);',
         'put_external_id(x, NO_PLACE);'),
+    # Clocks of a window of time are those of the whole run.
+    row('clocks-of-all-times', 'nvml.py::test_a_throttled_clock_beside_the_late_rank', 'analysis/commands/device/clocks.c',
+        's->device == device && s->time >= from && s->time < to', 's->device == device && s->time < to'),
     # Operators have kernels twice, or memory of their neighbours, or none of the memory they freed last.
     row('kernels-of-an-only-child', 'ops.py::test_device_rows', 'analysis/ask/ops/running.c',
         'into->work = child->work;',

@@ -430,3 +430,11 @@ def test_a_throttled_clock_beside_the_late_rank(tmp_path, lib, analyze):
     for row in analyze('info', tmp_path / 'run')['rows']:
         [device] = row['devices']
         assert device['samples'] == row['events']['device_sample'] > 0 and device['simulated']
+    clocks = {row['rank']: row for row in analyze('clocks', tmp_path / 'run')['rows']}
+    counted = {row['rank']: row['events']['device_sample'] for row in analyze('info', tmp_path / 'run')['rows']}
+    assert {rank: row['samples'] for rank, row in clocks.items()} == counted
+    assert {k: clocks[2][k] for k in ('sm_clock_mhz', 'sm_clock_max_mhz', 'power_max_w', 'temperature_c', 'limited_pct', 'throttle')} == {
+        'sm_clock_mhz': 600, 'sm_clock_max_mhz': 600, 'power_max_w': 250, 'temperature_c': 91, 'limited_pct': 100,
+        'throttle': ['hw_slowdown', 'hw_thermal_slowdown']}
+    assert {(row['sm_clock_min_mhz'], row['limited_pct'], tuple(row['throttle'])) for rank, row in clocks.items() if rank != 2} == {(1980, 0, ())}
+    assert not analyze('clocks', tmp_path / 'run', '--from', '1e6', rc=1, format=None).out
