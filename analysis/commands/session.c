@@ -8,8 +8,8 @@
 
 #include "ask/part_of_run.h"
 #include "base/command.h"
-#include "base/hash.h"
 #include "base/jobs.h"
+#include "commands/session_notes.h"
 #include "model/needs/guard.h"
 #include "model/step_ranges.h"
 
@@ -171,55 +171,6 @@ static void summaries_free(struct session *session)
 
 /* ---- loading ---- */
 
-/* Counts how many inputs have the same note. */
-struct counted_notes {
-    struct counted_note {
-        const struct input *first;
-        const char *text;
-        size_t count;
-    } * note;
-    size_t count, capacity;
-    struct map place; /* of a text, by its hash */
-};
-
-static struct counted_note *find_note(const struct counted_notes *counted, const char *text)
-{
-    uint32_t place = map_get(&counted->place, hash_text(text, strlen(text)));
-    return place != MAP_NONE && strcmp(counted->note[place].text, text) == 0 ? &counted->note[place] : NULL;
-}
-
-static void count_notes(struct counted_notes *counted, const struct input *input)
-{
-    for (size_t i = 0; i < input->notes.count; i++) {
-        const char *text = input->notes.note[i].text;
-        struct counted_note *known = find_note(counted, text);
-        if (known) known->count++;
-        if (known) continue;
-        map_put(&counted->place, hash_text(text, strlen(text)), (uint32_t)counted->count);
-        counted->note = mem_grow(counted->note, &counted->capacity, counted->count + 1, sizeof *counted->note);
-        counted->note[counted->count++] = (struct counted_note){input, text, 1};
-    }
-}
-
-/* Says what is known of an input. A note that many inputs have is one line, with the first of them. */
-static void say_notes(const struct input *input, const struct counted_notes *counted)
-{
-    enum { MOST_LINES = 4 };
-    for (size_t i = 0; i < input->notes.count; i++) {
-        const char *text = input->notes.note[i].text;
-        const struct counted_note *note = find_note(counted, text);
-        if (!note || note->count <= MOST_LINES) complain(input->path, "%s", text);
-        else if (note->first == input)
-            complain(input->path, "%s; the same holds for %zu other inputs", text, note->count - 1);
-    }
-}
-
-static void forget_counts(struct counted_notes *counted)
-{
-    free(counted->note);
-    map_free(&counted->place);
-}
-
 /* Returns a list of the existing ranks, for the message that a requested one does not exist. */
 static char *ranks_there(const struct model *model)
 {
@@ -231,34 +182,6 @@ static char *ranks_there(const struct model *model)
     }
     text_puts(&text, model->processes > 16 ? ", ..." : "");
     return text.data;
-}
-
-static void say_notes_of_chosen(struct session *session)
-{
-    struct counted_notes counted = {0};
-    for (size_t i = 0; i < session->chosen.processes; i++)
-        count_notes(&counted, &session->inputs.input[session->chosen.process[i]->input]);
-    for (size_t i = 0; i < session->chosen.processes; i++) {
-        const struct input *input = &session->inputs.input[session->chosen.process[i]->input];
-        session->status = notes_have(&input->notes, LOSS) ? STATUS_PARTIAL : session->status;
-        say_notes(input, &counted);
-    }
-    forget_counts(&counted);
-}
-
-/* A process that was killed before it recorded anything has no result either, but nothing of it is missing. */
-static void say_notes_of_unusable(struct session *session)
-{
-    struct counted_notes counted = {0};
-    for (size_t i = 0; i < session->inputs.count; i++)
-        if (!session->inputs.input[i].usable) count_notes(&counted, &session->inputs.input[i]);
-    for (size_t i = 0; i < session->inputs.count; i++) {
-        const struct input *input = &session->inputs.input[i];
-        if (input->usable) continue;
-        say_notes(input, &counted);
-        if (!input->left_out && notes_have(&input->notes, UNUSABLE)) session->status = STATUS_PARTIAL;
-    }
-    forget_counts(&counted);
 }
 
 /* Reports records that were there at the first reading of a file, and not at a later one. */
@@ -365,14 +288,14 @@ static bool load(struct session *session, struct needs needs)
     reading.take = summaries_suffice(session) ? summarise_alone : NULL;
     reading.argument = session;
     read_inputs(session, &reading);
-    say_notes_of_unusable(session);
+    session_say_unusable(session);
     if (!session->model.processes) {
         session->status = STATUS_NOTHING;
         return false;
     }
     selection_init(&session->chosen, options, &session->inputs, &session->model);
     if (reading.needs.stream == STREAM_PART) part_load(&session->chosen, &session->inputs);
-    say_notes_of_chosen(session);
+    session_say_notes(session);
     say_unread(session);
     say_simulated(&session->chosen);
     if (!session->chosen.processes) {
