@@ -11,6 +11,7 @@
 static const struct command commands[] = {
 #define COMMAND(word, function, answers, keys_of_row, flags, needs, reduction, rules, filters)                         \
     {.name = word, .keys = keys_of_row, .refuses = filters, .takes = flags},
+#define GROUP(question)
 #include "commands.def"
 #undef COMMAND
     {0}};
