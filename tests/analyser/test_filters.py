@@ -386,7 +386,11 @@ def test_export_of_a_tfr_trace(tmp_path, analyze, options, wanted):
     path = pipeline(tmp_path / 'rank2.elsewhere.4242.tfr')
     whole = [e for e in exported(analyze, path) if e['ph'] == 'X']
     got = [e for e in exported(analyze, *options, path) if e['ph'] == 'X']
-    assert got == [e for e in whole if wanted(e, e.get('args', {}))] and got
+    spans = [e for e in got if e['cat'] == 'gpu_user_annotation']  # of stages, over the selected work alone
+    got = [e for e in got if e not in spans]
+    assert got == [e for e in whole if e['cat'] != 'gpu_user_annotation' and wanted(e, e.get('args', {}))] and got
+    work = {(e['ts'], e['ts'] + e['dur']) for e in got if e['cat'] in ('kernel', 'gpu_memcpy', 'gpu_memset')}
+    assert all(e['ts'] in {begin for begin, _ in work} and e['ts'] + e['dur'] in {end for _, end in work} for e in spans)
 
 
 def test_export_of_steps_of_a_tfr_trace(tmp_path, analyze):
