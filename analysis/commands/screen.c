@@ -140,6 +140,15 @@ static void put_budget(struct out *out, const struct walls *walls)
 
 /* ---- what to change ---- */
 
+/* Appends what a finding says, with what its fix gains at most. */
+static void add_finding(struct text *line, const struct finding *f, const struct walls *walls)
+{
+    text_format(line, "%s", f->id);
+    if (f->rank >= 0 && walls->count > 1) text_format(line, ", rank %lld", (long long)f->rank);
+    if (f->headroom) text_format(line, ", up to %.3f ms", (double)f->headroom / 1e6);
+    text_format(line, ": %s", f->headroom ? f->words : f->text);
+}
+
 static void put_findings(struct out *out, const struct advice *advice, const struct walls *walls)
 {
     struct text line = {0};
@@ -153,11 +162,8 @@ static void put_findings(struct out *out, const struct advice *advice, const str
         const struct finding *f = &advice->finding[i];
         if (serious && f->severity == SEVERITY_NOTE) continue;
         if (!serious && shown == 2) break;
-        text_format(&line, "  %zu  %s: ", ++shown, f->id);
-        if (f->time) text_format(&line, "%.3f ms, %.1f %%", (double)f->time / 1e6, f->share);
-        if (f->rank >= 0 && walls->count > 1)
-            text_format(&line, "%s rank %lld", f->time ? " of" : "", (long long)f->rank);
-        text_format(&line, "%s%s", f->time || (f->rank >= 0 && walls->count > 1) ? ": " : "", f->words);
+        text_format(&line, "  %zu  ", ++shown);
+        add_finding(&line, f, walls);
         screen_line(out, &line);
         text_format(&line, "     -> %s", f->fix);
         screen_line(out, &line);
@@ -197,7 +203,7 @@ static void put_brief(struct out *out, const struct walls *walls, const struct a
     screen_line(out, &line);
     const struct finding *first = advice->firsts ? &advice->finding[0] : NULL;
     if (first && first->severity == SEVERITY_NOTE) first = NULL;
-    if (first) text_format(&line, "%s: %s", first->id, first->text);
+    if (first) add_finding(&line, first, walls);
     else text_puts(&line, "nothing to change above a note, in what could be judged");
     screen_line(out, &line);
     text_format(&line, "not judged: ");

@@ -51,7 +51,10 @@ def test_numbers_are_those_of_the_questions(tfanalyze, shared_traces, name):
         assert numbers[0] == pytest.approx(sum(leaves[leaf]) / ranks, abs=0.001)
         assert ranks == 1 or numbers[1:] == pytest.approx([min(leaves[leaf] + [0] * (ranks - len(leaves[leaf]))), max(leaves[leaf])], abs=0.001)
     serious = [row['id'] for row in advice['rows'] if row['severity'] != 'note']
-    assert re.findall(r'^  \d  ([\w-]+): ', '\n'.join(parts['what to change']), re.M)[:len(serious)] == serious
+    said = re.findall(r'^  \d  ([\w-]+)(?:, rank \d+)?(?:, up to ([\d.]+) ms)?: ', '\n'.join(parts['what to change']), re.M)
+    assert [one for one, _ in said][:len(serious)] == serious
+    gains = [row['headroom_us'] / 1000 for row in advice['rows'] if row['severity'] != 'note']
+    assert [float(gain or 0) for _, gain in said][:len(serious)] == pytest.approx(gains, abs=0.001)
     done = {}
     for row in stages['rows']:
         done[row['stage']] = done.get(row['stage'], 0) + (row['done_us'] or 0) / 1000
