@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import textwrap
 
 import pytest
 
@@ -47,7 +48,7 @@ def play(directory, chosen):
 
 def test_length_and_promises():
     lines = README.splitlines()
-    assert len([line for line in lines if not line.startswith('| `')]) <= 133  # the table of commands grows with them
+    assert len(lines) <= 150
     assert any('has run on a real GPU so far' in line for line in lines[:10])
     for command in ('make test', 'make demo', 'make check-fast'):
         assert f'`{command}`' in README
@@ -70,7 +71,7 @@ def test_a_first_profile(lib, tfanalyze, python, tmp_path):
     """The README's commands run in order, except those on other people's traces."""
     chosen = [s for s in sessions() if 'traces/' not in s[0]]
     seen = [command.split()[0] for command, *_ in play(tmp_path, chosen)]
-    assert seen.count('tfrun') >= 2 and seen.count('tfanalyze') >= 3
+    assert seen == ['tfrun', 'tfanalyze', 'tfanalyze', 'tfrun']
     assert (tmp_path / 'run/timing.json').exists()
 
 
@@ -83,4 +84,6 @@ def test_pytorch_traces(tfanalyze, tmp_path, shared_traces):
     seen = {command: (expected, out) for command, expected, out in play(tmp_path, [s for s in sessions() if 'traces/' in s[0]])}
     expected, out = seen['tfanalyze overlap traces/ --rules hta']
     assert expected == out
-    assert len(seen) >= 3 and (tmp_path / 'report/timing.json').exists()
+    assert len(seen) == 3
+    shown = textwrap.dedent(README.split('$ tfanalyze traces/\n')[1].split('\n## ')[0])
+    assert execute(['tfanalyze', 'traces/'], {**clean_environment(), 'PATH': str(BUILD)}, tmp_path).out.splitlines() == shown.rstrip().splitlines()
