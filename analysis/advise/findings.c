@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advise/rules/judging.h"
-#include "advise/rules/unjudged.h"
+#include "advise/rules/rule_facts.h"
+#include "advise/rules/not_judged.h"
 
 const char *const severity_names[] = {"note", "finding", "problem"};
 

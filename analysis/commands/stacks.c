@@ -3,7 +3,7 @@
 
 #include "ask/attribute.h"
 #include "ask/samples/sample_flames.h"
-#include "ask/samples/sampled.h"
+#include "ask/samples/periods.h"
 #include "commands/session.h"
 #include "write/flames/flames.h"
 

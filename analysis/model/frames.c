@@ -1,7 +1,7 @@
 /* frames.c - reads call stacks, splits frames, and puts them in display order.
  *
  * The library records native frames between Python frames, under their symbol names. A model has the Python frames
- * first, as torch's stacks do, and omits the frames that folded.def names.
+ * first, as torch's stacks do, and omits the frames that frame_folds.def names.
  *
  * A stack of a file is one flat list of frames and cannot contain another stack, so damage cannot make it longer than
  * TFI_STACK_FRAMES.
@@ -182,7 +182,7 @@ static const struct {
     const char *object, *function;
     enum shown when;
 } folds[] = {
-#include "model/folded.def"
+#include "model/frame_folds.def"
 };
 #undef FOLD
 #undef ALWAYS

@@ -49,7 +49,7 @@ struct shown_frames {
     struct shown_frame *frame;
     size_t count, capacity;
 };
-/* Returns the stack for the model: the Python frames, then the native ones that are not folded (folded.def),
+/* Returns the stack for the model: the Python frames, then the native ones that are not folded (frame_folds.def),
  * demangled. A stack of folded frames alone is shown whole. */
 uint32_t stack_shown(struct shown_frames *shown, struct strings *strings, struct names *names,
                      const struct stack_list *list);

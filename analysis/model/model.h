@@ -16,7 +16,7 @@
 #include "model/host/process_start.h"
 #include "model/names.h"
 #include "model/needs/needs.h"
-#include "model/unheld.h"
+#include "model/tables_in_file.h"
 #include "model/memory/tensors.h"
 #include "model/operators/details.h"
 #include "read/reveals.h"

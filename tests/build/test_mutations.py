@@ -129,10 +129,10 @@ ROWS = [
     row('clocks-of-all-times', 'nvml.py::test_a_throttled_clock_beside_the_late_rank', 'analysis/commands/device/clocks.c',
         's->device == device && s->time >= from && s->time < to', 's->device == device && s->time < to'),
     # Operators have kernels twice, or memory of their neighbours, or none of the memory they freed last.
-    row('kernels-of-an-only-child', 'ops.py::test_device_rows', 'analysis/ask/ops/running.c',
+    row('kernels-of-an-only-child', 'ops.py::test_device_rows', 'analysis/ask/ops/open_events.c',
         'into->work = child->work;',
         'into->work.time += into->work.time;'),
-    row('memory-at-the-end', 'ops.py::test_device_rows', 'analysis/ask/ops/running.h',
+    row('memory-at-the-end', 'ops.py::test_device_rows', 'analysis/ask/ops/open_events.h',
         'running->next_end < time)',
         'running->next_end <= time)'),
     # Shares of the device's time add up to more than its time.

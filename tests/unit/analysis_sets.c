@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sets/keyed.h"
-#include "base/sets/sorted.h"
+#include "base/sets/rows_by_key.h"
+#include "base/sets/sorted_list.h"
 #include "base/sets/tallies.h"
 #include "base/util.h"
 #include "unit.h"

@@ -4,7 +4,7 @@
 
 #include "advise/roofline/models.h"
 #include "ask/scope.h"
-#include "base/sets/keyed.h"
+#include "base/sets/rows_by_key.h"
 
 struct roof_row {
     struct {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advise/rules/judging.h"
+#include "advise/rules/rule_facts.h"
 #include "ask/device/copy_bandwidth.h"
 #include "ask/work_kinds.h"
 

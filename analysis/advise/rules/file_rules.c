@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advise/rules/judging.h"
+#include "advise/rules/rule_facts.h"
 #include "ask/io/files.h"
 #include "ask/stages/slowest.h"
 

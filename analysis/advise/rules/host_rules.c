@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advise/rules/judging.h"
-#include "ask/samples/sampled.h"
+#include "advise/rules/rule_facts.h"
+#include "ask/samples/periods.h"
 #include "ask/stages/start_times.h"
 #include "base/sets/measure.h"
 #include "model/frames.h"

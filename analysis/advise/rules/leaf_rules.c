@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advise/rules/judging.h"
+#include "advise/rules/rule_facts.h"
 
 /* The rank with the largest share of a leaf, as earlier rules left it. */
 static struct judged *worst_rank(const struct judging *j, enum leaf leaf)

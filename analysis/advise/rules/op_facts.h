@@ -7,7 +7,7 @@
 #define TFA_OP_FACTS_H
 
 #include "advise/budget/wall.h"
-#include "base/sets/keyed.h"
+#include "base/sets/rows_by_key.h"
 
 struct op_fact {
     uint32_t name, shapes, types; /* the key: names */

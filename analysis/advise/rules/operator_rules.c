@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "advise/roofline/inputs.h"
-#include "advise/rules/judging.h"
+#include "advise/rules/rule_facts.h"
 
 static bool is_named(const struct judging *j, uint32_t name, const char *text)
 {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advise/rules/judging.h"
+#include "advise/rules/rule_facts.h"
 #include "ask/comm/comm_clock.h"
 #include "ask/comm/comm_reduction.h"
 #include "ask/comm/late_ranks.h"

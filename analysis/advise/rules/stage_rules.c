@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advise/rules/judging.h"
+#include "advise/rules/rule_facts.h"
 #include "ask/memory/changes.h"
 #include "ask/stages/order.h"
 #include "ask/stages/stage_table.h"

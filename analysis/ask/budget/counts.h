@@ -11,7 +11,7 @@
 
 #include "ask/scope.h"
 #include "ask/device/call_kinds.h"
-#include "base/sets/keyed.h"
+#include "base/sets/rows_by_key.h"
 
 struct stage_counts {
     int64_t rank;

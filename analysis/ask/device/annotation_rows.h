@@ -3,7 +3,7 @@
 #define TFA_ANNOTATION_ROWS_H
 
 #include "ask/scope.h"
-#include "base/sets/keyed.h"
+#include "base/sets/rows_by_key.h"
 
 /* An annotation with the annotations around it. Equal stacks are one path. */
 struct annotation_path {

@@ -3,7 +3,7 @@
 #define TFA_CALL_SUMS_H
 
 #include "ask/scope.h"
-#include "base/sets/keyed.h"
+#include "base/sets/rows_by_key.h"
 #include "base/statistics.h"
 
 struct call_sum {

@@ -3,7 +3,7 @@
 #define TFA_COPY_BANDWIDTH_H
 
 #include "ask/scope.h"
-#include "base/sets/keyed.h"
+#include "base/sets/rows_by_key.h"
 
 struct copy_row {
     int64_t rank;

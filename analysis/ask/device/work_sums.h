@@ -5,7 +5,7 @@
 #include "ask/row_order.h"
 #include "ask/scope.h"
 #include "ask/work_kinds.h"
-#include "base/sets/keyed.h"
+#include "base/sets/rows_by_key.h"
 #include "base/statistics.h"
 
 /* Rules of ours or of another tool. */

@@ -8,7 +8,7 @@
 #define TFA_NCU_LAUNCHES_H
 
 #include "ask/scope.h"
-#include "base/sets/keyed.h"
+#include "base/sets/rows_by_key.h"
 
 enum { MOST_MEASURED = 3 }; /* launches of one kernel: each is replayed once for each pass */
 

@@ -2,7 +2,7 @@
  *
  * An entry is a number: those of ranges come first, then those of spans, calls, device work and blocks, each in the order
  * of its table. So the number is also the order of collection, torch's last sort key. Four bytes an entry are all that
- * the order takes. Operators in the file (model/unheld.h) have numbers behind the spans, and no entry.
+ * the order takes. Operators in the file (model/tables_in_file.h) have numbers behind the spans, and no entry.
  */
 #ifndef TFA_OP_EVENTS_H
 #define TFA_OP_EVENTS_H

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "ask/ops/segments.h"
-#include "base/sets/sorted.h"
+#include "base/sets/sorted_list.h"
 #include "model/memory/kinds.h"
 
 /* A range of addresses in use. Ranges of a set do not overlap. */

@@ -7,7 +7,7 @@
 #define TFA_OP_ROWS_H
 
 #include "ask/scope.h"
-#include "base/sets/keyed.h"
+#include "base/sets/rows_by_key.h"
 #include "model/model.h"
 
 /* Totals of an event including its children. Its own totals are these less its children's. */

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/sets/tallies.h"
-#include "base/sets/sorted.h"
+#include "base/sets/sorted_list.h"
 
 #define SEGMENT_GRAIN (2ull << 20) /* size of torch's segments for small blocks; those for large blocks are multiples */
 #define SEGMENTS_LIMIT (1ull << 60) /* addresses and sizes above it are invalid */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/ops/running.h"
+#include "ask/ops/open_events.h"
 #include "ask/ops/op_stacks.h"
 #include "model/join.h"
 #include "model/step_ranges.h"

@@ -2,7 +2,7 @@
 #ifndef TFA_CALL_TREE_H
 #define TFA_CALL_TREE_H
 
-#include "ask/samples/sampled.h"
+#include "ask/samples/periods.h"
 
 struct call_node {
     uint32_t parent, child, next; /* indices; 0: none. Node 0 is the root */

@@ -1,7 +1,7 @@
 /* sample_flames.c - adds up sampled times by stack: the input of a flame graph. */
 #include "ask/samples/sample_flames.h"
 
-#include "ask/samples/sampled.h"
+#include "ask/samples/periods.h"
 #include "model/frames.h"
 
 struct adding {

@@ -2,8 +2,8 @@
 #ifndef TFA_SPOTS_H
 #define TFA_SPOTS_H
 
-#include "ask/samples/sampled.h"
-#include "base/sets/keyed.h"
+#include "ask/samples/periods.h"
+#include "base/sets/rows_by_key.h"
 
 /* A function or line of a rank. The rank, name and file are its key. */
 struct spot {

@@ -14,7 +14,7 @@
 #include "ask/scope.h"
 #include "ask/stages/order.h"
 #include "base/sets/intervals.h"
-#include "base/sets/keyed.h"
+#include "base/sets/rows_by_key.h"
 #include "base/statistics.h"
 #include "write/short_names.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "ask/choice.h"
-#include "base/sets/keyed.h"
+#include "base/sets/rows_by_key.h"
 #include "commands/device/answers.h"
 
 enum { MOST_SHOWN = 64 }; /* operators of a stack */

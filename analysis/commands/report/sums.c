@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ask/stages/order.h"
-#include "base/sets/keyed.h"
+#include "base/sets/rows_by_key.h"
 #include "write/stage_files.h"
 
 /* ---- units ---- */

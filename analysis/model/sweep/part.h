@@ -5,7 +5,7 @@
 #include "base/sets/intervals.h"
 #include "model/model.h"
 
-/* Loads the operators and blocks that were left in the file (model/unheld.h) and lie, at least partly, in `when`: a
+/* Loads the operators and blocks that were left in the file (model/tables_in_file.h) and lie, at least partly, in `when`: a
  * merged set, in nanoseconds. `by_stage`: also what lies in backward operators whose forward ones begin there, as it
  * belongs to the same stage. They have the same ids as where all are loaded. Records that can't be read again are added to
  * the trace's `unread`; invalid call stacks give a note. */

@@ -1,5 +1,5 @@
-/* judging.c - makes the findings of rules: what time they claim, out of which leaves, where, and with what evidence. */
-#include "advise/rules/judging.h"
+/* rule_facts.c - makes the findings of rules: what time they claim, out of which leaves, where, and with what evidence. */
+#include "advise/rules/rule_facts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
-/* running.h - adds up events that come in order of their start, with the open ones of each thread alone.
+/* open_events.h - adds up events that come in order of their start, with the open ones of each thread alone.
  *
  * The rules are those of torch/autograd/profiler_util.py. An event's parent is the innermost event of its thread that
  * contains all of it; an event that only overlaps others has no parent. An only child with its parent's name is folded
  * into the parent. An event's memory is all that any thread allocated and freed while the event was open, both ends
  * included. Device work belongs to the operator that launched it.
  */
-#ifndef TFA_OPS_RUNNING_H
-#define TFA_OPS_RUNNING_H
+#ifndef TFA_OPS_OPEN_EVENTS_H
+#define TFA_OPS_OPEN_EVENTS_H
 
 #include "ask/ops/addition.h"
 #include "ask/ops/nests.h"

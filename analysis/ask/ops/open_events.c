@@ -1,11 +1,11 @@
-/* running.c - knows each event's sums once all that lies in it has ended.
+/* open_events.c - knows each event's sums once all that lies in it has ended.
  *
  * An event begins when the caller comes to its start, and then knows its parent. It ends once the caller is beyond its
  * end: then its children have ended, and the blocks up to its end are known. Whether it is folded into its parent is
  * known only when the parent ends or has a second child; until then it waits there. Doubles are added in the order of
  * the starts, so each row has a queue of its events that began: it grows while an event of that row stays open.
  */
-#include "ask/ops/running.h"
+#include "ask/ops/open_events.h"
 
 #include <stdlib.h>
 #include <string.h>

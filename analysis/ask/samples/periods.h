@@ -1,6 +1,6 @@
-/* sampled.h - walks over the sampled periods of a process that the filters choose, with what is known of each. */
-#ifndef TFA_SAMPLED_H
-#define TFA_SAMPLED_H
+/* periods.h - walks over the sampled periods of a process that the filters choose, with what is known of each. */
+#ifndef TFA_PERIODS_H
+#define TFA_PERIODS_H
 
 #include "ask/scope.h"
 

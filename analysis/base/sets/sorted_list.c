@@ -1,5 +1,5 @@
-/* sorted.c - keeps sorted items in leaves, and the leaves in an array. */
-#include "base/sets/sorted.h"
+/* sorted_list.c - keeps sorted items in leaves, and the leaves in an array. */
+#include "base/sets/sorted_list.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* unjudged.c - names what could not be judged, why, and what would make it possible. */
-#include "advise/rules/unjudged.h"
+/* not_judged.c - names what could not be judged, why, and what would make it possible. */
+#include "advise/rules/not_judged.h"
 
-#include "advise/rules/judging.h"
+#include "advise/rules/rule_facts.h"
 
 static void add_unjudged(struct advice *a, const char *what, char *why, const char *how)
 {

@@ -1,10 +1,10 @@
-/* sampled.c - walks over the sampled periods of a process that the filters choose, with what is known of each.
+/* periods.c - walks over the sampled periods of a process that the filters choose, with what is known of each.
  *
  * A period counts as what the look at its end found: stack, stage and system call. A thread that does not run keeps them, so
  * only periods in which it ran are approximate.
  * The device waits for a thread while it has no work and that thread launches the next.
  */
-#include "ask/samples/sampled.h"
+#include "ask/samples/periods.h"
 
 #include <stdio.h>
 #include <stdlib.h>

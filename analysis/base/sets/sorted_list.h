@@ -1,10 +1,10 @@
-/* sorted.h - keeps items sorted by a key while any of them come and go.
+/* sorted_list.h - keeps items sorted by a key while any of them come and go.
  *
  * The items lie in leaves of a few hundred, so that a search, an insertion and a removal cost log N each, and a walk
  * reads memory in order. Insertions and removals move items: pointers to items are valid until the next one.
  */
-#ifndef TFA_SORTED_H
-#define TFA_SORTED_H
+#ifndef TFA_SORTED_LIST_H
+#define TFA_SORTED_LIST_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
-/* unheld.h - where a trace of ours has the operators and blocks that its process does not hold.
+/* tables_in_file.h - where a trace of ours has the operators and blocks that its process does not hold.
  *
  * model/sweep reads all of them in order of time; load_part (sweep/part.h) loads those of some times.
  */
-#ifndef TFA_UNHELD_H
-#define TFA_UNHELD_H
+#ifndef TFA_TABLES_IN_FILE_H
+#define TFA_TABLES_IN_FILE_H
 
 #include "model/needs/needs.h"
 #include "read/trace.h"

@@ -1,9 +1,9 @@
-/* keyed.h - keeps rows in the order of their appearance, and finds each by its key.
+/* rows_by_key.h - keeps rows in the order of their appearance, and finds each by its key.
  *
  * A row is a struct that begins with the members of its key. A caller that sorts the rows looks none up afterwards.
  */
-#ifndef TFA_KEYED_H
-#define TFA_KEYED_H
+#ifndef TFA_ROWS_BY_KEY_H
+#define TFA_ROWS_BY_KEY_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
-/* judging.h - what the rules share: the ranks with their budgets and facts, and how a rule makes a finding.
+/* rule_facts.h - what the rules share: the ranks with their budgets and facts, and how a rule makes a finding.
  *
  * A rule claims time of a rank. The headroom of its finding is taken out of the leaves of the rank's budget that it names,
  * so that no time is promised twice: the rules are asked in the order of advise.def, those that know a cause before those
  * that only know a leaf. Percentages are those of the rank's work, its time without that of its start.
  */
-#ifndef TFA_JUDGING_H
-#define TFA_JUDGING_H
+#ifndef TFA_RULE_FACTS_H
+#define TFA_RULE_FACTS_H
 
 #include "advise/findings.h"
 #include "advise/rules/op_facts.h"

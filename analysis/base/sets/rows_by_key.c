@@ -1,5 +1,5 @@
-/* keyed.c - keeps rows in the order of their appearance, and finds each by its key. */
-#include "base/sets/keyed.h"
+/* rows_by_key.c - keeps rows in the order of their appearance, and finds each by its key. */
+#include "base/sets/rows_by_key.h"
 
 #include <stdlib.h>
 #include <string.h>
