@@ -35,7 +35,7 @@ def test_questions_on_devices_refuse_traces_of_dftracer(analyze, shared_traces, 
     more = ['--output', tmp_path / 'out'] if command == 'report' else []
     result = analyze(command, shared_traces / 'dftracer' / path, *more, format='text', rc=1)
     assert result.out == '' and len(result.err.splitlines()) == 1
-    assert 'a dftracer trace has stages and file I/O' in result.err and 'info, stages' in result.err
+    assert 'a dftracer trace has stages and file I/O' in result.err and 'info, dump, stages' in result.err
 
 
 @pytest.mark.parametrize('name', ['io.json', 'io.json.gz', 'io.log', 'io'])
