@@ -11,7 +11,9 @@
  * such a thread runs code of this library only, and calls no other library.
  * Such a thread opens files whenever it likes, and a program relies on the lowest free number. So it has a table of
  * descriptors of its own, an empty one. The system call clone copies the program's table, and whoever waits for the end of
- * a pipe, or for a lock or an address, would wait for the copy too: the starting thread waits until it is empty.
+ * a pipe, or for a lock or an address, would wait for the copy too: the starting thread waits until it is empty. Emulators
+ * of a processor know no thread with another table; valgrind would end the program. There the new thread begins in the
+ * common table and leaves it by unshare(2), which containers may forbid: then it stays.
  * The thread-local variables are those of the objects that were loaded with the program, with their initial values,
  * because other libraries, such as sanitizers, may stand before memcpy and the like. The thread's descriptor above
  * them is empty, but for what compilers read.
@@ -19,6 +21,7 @@
 #include "base/bare_thread.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -124,17 +127,25 @@ static void begin_thread(void *data)
 {
     struct tfi_bare_thread *thread = data;
     int kept = __atomic_load_n(&taken_over, __ATOMIC_ACQUIRE);
-    if (!close_range_of((unsigned)kept + 1, ~0u) || (kept > 0 && !close_range_of(0, (unsigned)kept - 1)))
+    bool is_common = thread->leaves && syscall(SYS_unshare, CLONE_FILES) != 0;
+    if (!is_common &&
+        (!close_range_of((unsigned)kept + 1, ~0u) || (kept > 0 && !close_range_of(0, (unsigned)kept - 1))))
         close_listed(kept);
     __atomic_store_n(&thread->begun, 1, __ATOMIC_RELEASE);
     tfi_futex_wake(&thread->begun);
     thread->run(thread->data);
 }
 
+static long clone_bare(struct tfi_bare_thread *thread, char *tls)
+{
+    unsigned long flags = CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |
+                          CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | (thread->leaves ? CLONE_FILES : 0u);
+    return tfi_clone_thread(flags, thread->memory + GUARD + STACK, &thread->tid, &thread->alive, tls, begin_thread,
+                            thread);
+}
+
 bool tfi_bare_thread_start(struct tfi_bare_thread *thread, void (*run)(void *), void *data)
 {
-    const unsigned long flags = CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |
-                                CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
     uint64_t all = ~0ull, before;
     if (!tfi_thread_variables.below) return false;
     if (!thread->memory) {
@@ -153,8 +164,12 @@ bool tfi_bare_thread_start(struct tfi_bare_thread *thread, void (*run)(void *), 
     thread->data = data;
     thread->begun = 0;
     __atomic_store_n(&thread->alive, 1, __ATOMIC_RELEASE);
-    long tid = tfi_clone_thread(flags, thread->memory + GUARD + STACK, &thread->tid, &thread->alive, here, begin_thread,
-                                thread);
+    thread->leaves = tfi_on_valgrind();
+    long tid = clone_bare(thread, here);
+    if (tid == -EINVAL && !thread->leaves) {
+        thread->leaves = true;
+        tid = clone_bare(thread, here);
+    }
     if (tid < 0) __atomic_store_n(&thread->alive, 0, __ATOMIC_RELEASE);
     if (tid > 0) tfi_futex_wait(&thread->begun, 0, BEGIN_MS);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);

@@ -12,6 +12,7 @@ struct tfi_bare_thread {
     pid_t tid;      /* of the last thread */
     pid_t alive;    /* futex: 0 once the thread has ended */
     uint32_t begun; /* futex: 1 once it has its own table of descriptors */
+    bool leaves;    /* it begins in the program's table, and leaves that itself */
     void (*run)(void *);
     void *data;
 };
@@ -31,8 +32,8 @@ extern struct tfi_thread_variables tfi_thread_variables;
 /* Notes them. Called in the constructor. */
 void tfi_thread_variables_constructor(void);
 
-/* Starts `run(data)`, with all signals blocked and an empty table of descriptors; false if it can't be started. May be called anywhere: in a signal
- * handler, in the child of a fork, in an allocator. */
+/* Starts `run(data)`, with all signals blocked and an empty table of descriptors; false if it can't be started. May be
+ * called anywhere: in a signal handler, in the child of a fork, in an allocator. */
 bool tfi_bare_thread_start(struct tfi_bare_thread *thread, void (*run)(void *), void *data);
 
 /* Says which descriptor of the program's the next bare threads take over into their tables; -1: none. */
