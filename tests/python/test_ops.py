@@ -316,7 +316,8 @@ def test_stacks_and_operations_in_the_table(tmp_path, analyze):
 
 
 def test_the_exported_trace_has_the_same_rows(tmp_path, analyze):
-    """The export has the same rows, but Kineto shows stream waits as work and pieces of coroutines as calls."""
+    """The export has the same rows, but Kineto shows stream waits as work and pieces of coroutines as calls, and gives the
+    frames of an operator to the calls inside."""
     trace, exported = ours(tmp_path / 'rank2.h.1.tfr'), tmp_path / 'out.json'
     analyze('export', 'chrome', trace, '--output', exported, format=None)
     for group in ('name', 'shapes', 'stack=2'):
