@@ -6,6 +6,7 @@ HTA's MemoryAnalysis and torch's MemoryProfileTimeline run in the test. Moments 
 import gzip
 import json
 import random
+import shutil
 
 import pytest
 
@@ -106,7 +107,8 @@ def test_the_suffix_chooses_torchs_file(analyze, path, tmp_path):
     refused = {('--stage', 's'): 'has no stages', ('--format', 'json'): 'has no --format', (): 'needs --output FILE'}
     for options, why in refused.items():
         assert why in analyze('memory', path, '--layout', 'torch', *options, format=None, rc=2).err
-    twice = analyze('memory', path, path, '--layout', 'torch', '--output', tmp_path / 'two.json', format=None, rc=2).err
+    shutil.copy(path, tmp_path / 'other.raw.gz')
+    twice = analyze('memory', path, tmp_path / 'other.raw.gz', '--layout', 'torch', '--output', tmp_path / 'two.json', format=None, rc=2).err
     assert 'writes one process' in twice and not (tmp_path / 'two.json').exists()
 
 
