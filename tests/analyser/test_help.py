@@ -137,8 +137,8 @@ EDITS = [
     ('analysis/help/stages.txt', '\nA stage is', '\n  A stage is', 'neither text, list, terms nor code'),
     ('analysis/help/commands/device/overlap.txt', 'overlap_us\n', 'overlap_ms\n', 'KEYS OF A ROW must explain'),
     ('scripts/tfrun', 'TFI_LOG\n', 'TFI_LGO\n', '+    [--log]=TFI_LOG\n'),
-    ('analysis/commands.def', 'cmd_overlap, "', 'cmd_overlap, "changed ', '+| `overlap` | changed '),
-    ('README.md', '| `api` | ', '| `api` | changed ', '--- README.md'),
+    ('analysis/commands.def', 'GROUP("what changed?")', 'GROUP("what is new?")', '+| what is new? | `diff`'),
+    ('README.md', ' `api` ', ' `ipa` ', '--- README.md'),
 ]
 
 

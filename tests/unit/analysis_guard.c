@@ -111,10 +111,11 @@ static bool is_read(const struct guarded *table)
     return false;
 }
 
-/* Questions that read these tables read another one with the same needs before; a report alone reads `grants`. */
+/* Questions that read these tables read another one with the same needs before; a report alone reads `grants`, and the
+ * loading alone `python_call`. */
 static bool is_hidden(const struct guarded *table)
 {
-    static const char *const hidden[] = {"range_inputs", "stage_times", "args", "grants"};
+    static const char *const hidden[] = {"range_inputs", "stage_times", "args", "grants", "python_call"};
     for (size_t i = 0; i < ARRAY_SIZE(hidden); i++)
         if (strcmp(table->name, hidden[i]) == 0) return true;
     return false;
