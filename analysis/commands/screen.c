@@ -140,13 +140,16 @@ static void put_budget(struct out *out, const struct walls *walls)
 
 /* ---- what to change ---- */
 
-/* Appends what a finding says, with what its fix gains at most. */
+/* Appends what a finding says. One whose fix gains time says how much at most; the text of another has its rank and time. */
 static void add_finding(struct text *line, const struct finding *f, const struct walls *walls)
 {
     text_format(line, "%s", f->id);
+    if (!f->headroom) {
+        text_format(line, ": %s", f->text);
+        return;
+    }
     if (f->rank >= 0 && walls->count > 1) text_format(line, ", rank %lld", (long long)f->rank);
-    if (f->headroom) text_format(line, ", up to %.3f ms", (double)f->headroom / 1e6);
-    text_format(line, ": %s", f->headroom ? f->words : f->text);
+    text_format(line, ", up to %.3f ms: %s", (double)f->headroom / 1e6, f->words);
 }
 
 static void put_findings(struct out *out, const struct advice *advice, const struct walls *walls)
