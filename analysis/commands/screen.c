@@ -11,6 +11,7 @@
 #include "commands/screen/stage_tree.h"
 
 enum { MOST_FINDINGS = 5, LEAVES_SHOWN = 7, STAGES_SHOWN = 8, UNJUDGED_SHOWN = 4 };
+#define BRIEF_LEAST 10000000 /* nanoseconds: no advice behind a run that was shorter */
 
 struct needs screen_needs(const struct options *options)
 {
@@ -198,6 +199,13 @@ static void put_brief(struct out *out, const struct walls *walls, const struct a
     size_t ranks;
     int64_t total;
     size_t count = collect_leaves(walls, lines, &ranks, &total);
+    if (ranks && total / (int64_t)ranks < BRIEF_LEAST) {
+        text_format(&line, "%.3f ms%s: too short to say what to change", (double)total / (double)ranks / 1e6,
+                    ranks > 1 ? " a rank" : "");
+        screen_line(out, &line);
+        text_free(&line);
+        return;
+    }
     if (ranks) text_format(&line, "%.3f s%s:", (double)total / (double)ranks / 1e9, ranks > 1 ? " a rank" : "");
     else text_puts(&line, "where the time went is unknown: records were left out");
     for (size_t i = 0; i < MIN(count, (size_t)3); i++)

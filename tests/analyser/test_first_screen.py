@@ -72,14 +72,22 @@ def test_our_own_traces(tfanalyze, tmp_path, device):
 
 
 def test_the_tree(tfanalyze, tmp_path):
-    """A stage stands below the one around it; three lines are enough for --brief."""
+    """A stage stands below the one around it."""
     t = kineto.Trace()
     t.stage('outer', 0, 900).stage('middle', 100, 500).stage('inner', 200, 100).stage('inner', 400, 100).stage('beside', 700, 100)
     path = t.launch('gemm', 210, 10).write(tmp_path / 'in.json')
     tree = [line[35:] for line in screen(tfanalyze, path)['stages'][2:]]
     assert [(len(line) - len(line.lstrip()), line.strip()) for line in tree] == [(2, 'outer'), (4, 'middle'), (6, 'inner'), (4, 'beside')]
-    brief = ask(tfanalyze, 'screen', '--brief', path).out.splitlines()
-    assert len(brief) <= 3 and 'not judged: ' in brief[-1]
+
+
+def test_three_lines(tfanalyze, tmp_path):
+    """--brief has at most three lines, and no advice where a run was shorter than ten milliseconds."""
+    brief = []
+    for name, us in (('short', 9900), ('long', 10100)):
+        path = kineto.Trace().stage('all', 0, us).launch('gemm', 210, 10).write(tmp_path / f'{name}.json')
+        brief.append(ask(tfanalyze, 'screen', '--brief', path).out.splitlines())
+    assert brief[0] == ['9.900 ms: too short to say what to change']
+    assert 2 <= len(brief[1]) <= 3 and 'not judged: ' in brief[1][-1]
 
 
 @pytest.mark.parametrize('words, meant', [
