@@ -59,9 +59,9 @@ $(BUILD)/obj/fuzz.a: $(FUZZ_OBJS)
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/obj/fuzz.a $(B)/flags
 	$(call compile,FUZZ,clang $(CFLAGS_FUZZ) -fsanitize=fuzzer$(comma)address$(comma)undefined -MF $@.d -o $@ $< $(BUILD)/obj/fuzz.a $(LDLIBS_TOOL))
 
-# A victim is linked with the victim libraries that it uses, and finds them in its own folder. Two libraries replace
+# A victim is linked with the victim libraries that it uses, and finds them in its own folder. Three libraries replace
 # functions of libc: only LD_PRELOAD loads them.
-LDLIBS_VICTIM = -L$(B)/victims -Wl,--as-needed $(patsubst %,-l%,$(filter-out kill_opening inside,$(VICTIM_LIBS))) -Wl,-rpath,'$$ORIGIN' -pthread -ldl
+LDLIBS_VICTIM = -L$(B)/victims -Wl,--as-needed $(patsubst %,-l%,$(filter-out adversary kill_opening inside,$(VICTIM_LIBS))) -Wl,-rpath,'$$ORIGIN' -pthread -ldl
 # Programs that make calls on files: a victim library with functions of the same names must not come between.
 $(B)/victims/io_%: LDLIBS_VICTIM = -pthread -ldl
 $(B)/victims/lib%.so: tests/victims/lib%.c $(B)/flags
