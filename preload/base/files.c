@@ -258,6 +258,16 @@ static void leave_dir(struct tfi_dir *dir, int fd)
     errno = error;
 }
 
+bool tfi_has_descriptors(void)
+{
+    int error = errno, fd = (int)syscall(SYS_openat, AT_FDCWD, "/", O_PATH | O_CLOEXEC, 0);
+    int other = fd >= 0 ? (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (other >= 0) close_raw(other);
+    if (fd >= 0) close_raw(fd);
+    errno = error;
+    return other >= 0;
+}
+
 bool tfi_dir_hold(struct tfi_dir *dir)
 {
     return tfi_bare_thread_here() || enter_dir(dir) >= 0;

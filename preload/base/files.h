@@ -29,6 +29,9 @@ bool tfi_dir_make(struct tfi_dir *dir, const char *path);
 /* The same without making anything. */
 bool tfi_dir_open(struct tfi_dir *dir, const char *path);
 
+/* True if the calling thread's table has room for a file and its directory. */
+bool tfi_has_descriptors(void);
+
 /* Begins and ends a use, so that several calls open the directory once. The first is false with errno set if it cannot be
  * opened. */
 bool tfi_dir_hold(struct tfi_dir *dir);

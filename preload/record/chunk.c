@@ -51,7 +51,7 @@ static bool renew(struct tfi_thread *thread)
 {
     struct tfi_chunk *chunk = thread->chunk;
     bool first = !thread->chunk;
-    if (chunk && tfi_writer_is_behind()) {
+    if (chunk && tfi_writer_needs_help()) {
         tfi_writer_append_rows(chunk);
         begin_chunk(thread, chunk);
         return true;

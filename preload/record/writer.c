@@ -50,6 +50,8 @@ static struct {
     struct tfi_lock lock;
     struct tfi_chunk *ring[RING];
     uint32_t head, tail;
+    uint32_t given; /* chunks that the background thread has freed */
+    bool in_vain;   /* a thread without a descriptor has waited for that in vain */
 } queue;
 
 static struct tfi_encoder *encoder;
@@ -94,7 +96,8 @@ void tfi_writer_restart(void)
     tfi_file_close(&file);
     memset(&trace, 0, sizeof trace);
     queue.lock = (struct tfi_lock){0};
-    queue.head = queue.tail = 0;
+    queue.head = queue.tail = queue.given = 0;
+    queue.in_vain = false;
 }
 
 /* ---- blocks ---- */
@@ -345,16 +348,32 @@ static bool append_waiting(void)
     if (!encoder) encoder = tfi_encoder_new(TFI_LARGE_BYTES);
     append_one(chunk, true, false);
     tfi_pool_give(chunk);
+    __atomic_add_fetch(&queue.given, 1, __ATOMIC_RELEASE);
     return true;
 }
 
-bool tfi_writer_is_behind(void)
+bool tfi_writer_needs_help(void)
 {
-    return __atomic_load_n(&queue.tail, __ATOMIC_RELAXED) - __atomic_load_n(&queue.head, __ATOMIC_RELAXED) >= BEHIND;
+    uint32_t waiting = __atomic_load_n(&queue.tail, __ATOMIC_RELAXED) - __atomic_load_n(&queue.head, __ATOMIC_RELAXED);
+    return waiting >= BEHIND && tfi_has_descriptors();
+}
+
+/* Waits until the background thread has freed a chunk; not again after one wait in vain. */
+static bool wait_for_background(void)
+{
+    enum { MOST_MS = 100 };
+    uint32_t nothing = 0, before = __atomic_load_n(&queue.given, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < MOST_MS && !__atomic_load_n(&queue.in_vain, __ATOMIC_RELAXED); i++) {
+        if (__atomic_load_n(&queue.given, __ATOMIC_ACQUIRE) != before) return true;
+        tfi_futex_wait(&nothing, 0, 1);
+    }
+    __atomic_store_n(&queue.in_vain, true, __ATOMIC_RELAXED);
+    return false;
 }
 
 bool tfi_writer_help(void)
 {
+    if (!tfi_has_descriptors()) return wait_for_background();
     struct tfi_chunk *chunk = take_waiting();
     if (!chunk) return false;
     tfi_writer_append_rows(chunk);
@@ -364,7 +383,7 @@ bool tfi_writer_help(void)
 
 void tfi_writer_take(struct tfi_chunk *chunk)
 {
-    if (tfi_writer_is_behind() || !tfi_background_start() || !tfi_lock(&queue.lock)) {
+    if (tfi_writer_needs_help() || !tfi_background_start() || !tfi_lock(&queue.lock)) {
         tfi_writer_append_rows(chunk);
         tfi_pool_give(chunk);
         return;

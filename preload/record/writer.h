@@ -35,10 +35,12 @@ void tfi_writer_append_own(const void *row, uint32_t bytes);
 /* The background thread's job: packs and appends the waiting chunks. */
 extern const struct tfi_job tfi_writer_job;
 
-/* True if the background thread is behind: a thread that needs a chunk then appends its own and reuses it. */
-bool tfi_writer_is_behind(void);
+/* True if the background thread is behind and the calling thread can open the file: if it needs a chunk it then appends its
+ * own and reuses it. The background thread has descriptors of its own, also where the program has used up its. */
+bool tfi_writer_needs_help(void);
 
-/* Appends one waiting chunk in the calling thread, which frees that chunk; false if none waits. */
+/* Appends one waiting chunk in the calling thread, which frees that chunk; false if none waits. A thread that can't open the
+ * file waits a moment for the background thread instead. */
 bool tfi_writer_help(void);
 
 /* Appends the strings of the string region and empties it. False if that failed. */

@@ -162,7 +162,6 @@ def test_no_descriptors_left(weather):
     assert 'too many open files' in weather('no_descriptors', lines=SAYS_ONE_LINE).err
 
 
-@pytest.mark.soak  # red on an idle machine: a thread that is ahead of the background thread writes itself, and finds no number free
 def test_descriptors_exhausted_later(weather):
     weather('descriptors_later')
 
