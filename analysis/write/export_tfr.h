@@ -24,7 +24,7 @@ static inline bool without_calls(uint32_t without)
     return without & WITHOUT_CPU && without & WITHOUT_GPU;
 }
 
-/* What the exports of a process have in common, whatever stages they write. All zero before the first one. */
+/* The state that the exports of a process share, whatever stages they write. All zero before the first one. */
 struct tfr_shared {
     bool is_made;
     struct scope scope;

@@ -261,7 +261,7 @@ ROWS = [
     row('a-guess-takes-a-rank', 'roles.py::test_a_coordinator_takes_no_rank[timeline]', 'analysis/model/inputs/rank_numbers.c',
         'leave_without(&open, others || open.count < unnamed);',
         'leave_without(&open, false && (others || open.count < unnamed));'),
-    # What a collective is comes from its kernel's name, though an annotation says it.
+    # The kernel's name decides what a collective is, though an annotation says it.
     row('annotations-say-nothing', 'communication.py::test_an_annotation_says_what_a_kernel_does[nccl:all_to_all-all_to_all]',
         'analysis/model/kineto/kineto_comm.c',
         'if (!round) continue;',

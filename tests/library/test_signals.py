@@ -259,7 +259,7 @@ def test_verdict_of_a_sanitizer(run, tmp_path):
     assert alone.rc == watched.rc == 66
 
 
-# What sanitizers find, or do not: the argument selects the mistake.
+# The program that sanitizers judge: its argument selects the mistake.
 MISTAKES = r'''
 #include <fcntl.h>
 #include <pthread.h>

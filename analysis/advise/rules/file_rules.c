@@ -6,7 +6,7 @@
 #include "ask/io/files.h"
 #include "ask/stages/slowest.h"
 
-/* What a process did with a file. */
+/* The calls of a process on a file. */
 struct file_use {
     uint32_t path, process; /* the key */
     uint64_t reads, writes, read_bytes, write_bytes;
@@ -109,7 +109,7 @@ void judge_small_writes(struct judging *j, const struct rule *rule)
     judge_small(j, rule, true);
 }
 
-/* What is read again is also parsed again: the time around the reads goes with them, and is not known. */
+/* A program parses again what it reads again: that time goes with the reads, and is not known. */
 void judge_repeated_reads(struct judging *j, const struct rule *rule)
 {
     enum { LEAST_BYTES = 1 << 20 };

@@ -47,7 +47,7 @@ static struct late_rank find_late(const struct judging *j)
     return found;
 }
 
-/* What the operators of a rank did, beside those of the median of the others. */
+/* The operators of a rank, beside those of the median of the others. */
 struct comparison {
     double work;  /* time of its operators, by the median of the others */
     double alike; /* share of its operators' time whose name and shapes another rank has too */

@@ -48,7 +48,7 @@ struct judging {
 #define COMPUTING                                                                                                      \
     (LEAF_BIT(LEAF_MATRIX) | LEAF_BIT(LEAF_ATTENTION) | LEAF_BIT(LEAF_CONVOLUTION) | LEAF_BIT(LEAF_NORMALISATION) |    \
      LEAF_BIT(LEAF_ELEMENTWISE) | LEAF_BIT(LEAF_LAYOUT) | LEAF_BIT(LEAF_OTHER))
-/* What the host does of its own while no operator computes. */
+/* The leaves of the host's own time, while no operator computes. */
 #define HOST_ALONE_LEAVES (LEAF_BIT(LEAF_PYTHON) | LEAF_BIT(LEAF_SYSTEM) | LEAF_BIT(LEAF_UNKNOWN))
 /* Where the time of host operators is: beside device work in launching. */
 static inline unsigned host_leaves(const struct judged *rank)

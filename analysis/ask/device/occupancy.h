@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* What one block of a kernel takes. */
+/* The resources that one block of a kernel takes. */
 struct block_needs {
     uint64_t threads, registers, shared; /* registers: of a thread; shared: bytes */
 };

@@ -1,6 +1,6 @@
 /* rank_numbers.h - finds the rank of each input that is not a trace of ours.
  *
- * What the user says counts before what the trace states, that before the file's name, and a guess comes last. A guess
+ * The user's word counts before the trace's, that before the file's name, and a guess comes last. A guess
  * takes no rank that another input has. A process that states no rank beside others that do, and that used no device, is a
  * process of the host, as vLLM's coordinator is: it has no rank.
  */
