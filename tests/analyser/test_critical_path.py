@@ -180,6 +180,38 @@ def test_made_traces_against_networkx(analyze, tmp_path, events, edges):
     assert (answer['totals']['nodes'], answer['totals']['edges']) == (2 * sum(e['cat'] != 'cuda_sync' for e in events), len(edges))
 
 
+def test_collectives_of_the_host(analyze, tmp_path):
+    """Microsecond by microsecond: a collective of gloo is under way, and no operator without another inside is open."""
+    for seed in range(40):
+        random, events, leaves, at = Random(seed), [], [], 0
+        for _ in range(random.randrange(2, 8)):
+            start, at = at, at + random.randrange(1, 40)
+            name = random.choice(['aten::mm', 'aten::mm', 'c10d::allreduce_', 'record_param_comms'])
+            inside = at - start > 12 and random.random() < 0.5
+            events.append(event('cpu_op', name, start, at))
+            if inside:
+                events.append(event('cpu_op', 'aten::inner', start + 3, start + 9))
+            leaves += [(start + 3, start + 9)] if inside else [(start, at)] if name == 'aten::mm' else []
+            last, at = at, at + random.randrange(30)
+        for _ in range(random.randrange(3)):  # operators of another thread
+            start = random.randrange(last)
+            end = random.randint(start + 1, last)
+            if not any(e['tid'] == 2 and e['ts'] < end and start < e['ts'] + e['dur'] for e in events):
+                events.append(event('cpu_op', 'aten::add', start, end, tid=2))
+                leaves.append((start, end))
+        works = [(s, s + random.randrange(1, 60)) for s in random.sample(range(last), min(last, random.randrange(1, 5)))]
+        events += [event('user_annotation', 'gloo:all_reduce', s, e, tid=3) for s, e in works]
+        events += [event('user_annotation', 'nccl:all_reduce', 0, last, tid=4)]
+        waiting = sum(any(s <= t < e for s, e in works) and not any(s <= t < e for s, e in leaves) for t in range(last))
+        (tmp_path / 'trace.json').write_text(json.dumps({'traceEvents': events}))
+        check_chain(analyze, tmp_path / 'trace.json')
+        rows = {row['kind']: row['total_us'] for row in analyze('critical-path', tmp_path / 'trace.json')['rows']}
+        expected = {'cpu_communication_bound': waiting, 'cpu_bound': last - waiting}
+        assert rows == {kind: time for kind, time in expected.items() if time}, seed
+    said = analyze('critical-path', tmp_path / 'trace.json', format=None).err
+    assert 'no device work in 1 of 1 ranks' in said
+
+
 def test_a_start_before_the_end_that_it_waited_for(analyze, tmp_path):
     """Lines between readings of a device's clock put a start 50 ns too early. What the work waited for is on the path all the same."""
     events = [*EVENTS[:-1], event('kernel', 'after_the_copy', 179.95, 382, stream=20, correlation=4)]

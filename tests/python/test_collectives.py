@@ -133,6 +133,16 @@ def test_late_rank(job, analyze):
     assert first['late_us'] > 0.5 * turns * delay and answer['totals']['rank'] == 2
 
 
+def test_the_path_of_those_that_wait(job, analyze):
+    """The ranks that wait for a late one are bound by communication for that long, and the late rank is not."""
+    delay, turns = 100_000, 4
+    waits = {}
+    for rank in range(RANKS):
+        rows = analyze('critical-path', job.run, '--rank', rank, '--stage', 'late')['rows']
+        waits[rank] = next((row['total_us'] for row in rows if row['kind'] == 'cpu_communication_bound'), 0)
+    assert all(waits[r] > 0.5 * (turns - 1) * delay > waits[2] for r in (0, 1, 3)), waits
+
+
 def test_groups_in_the_records(job):
     """Names, descriptions, sizes and ranks as torch has them, in the records of each rank."""
     for path in job.run.glob('*.tfr'):

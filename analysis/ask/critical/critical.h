@@ -6,6 +6,17 @@
 #include "ask/critical/events.h"
 #include "ask/reduction.h"
 
+/* A time in which the host is in a collective and computes nothing. */
+struct critical_peer {
+    int64_t start, end;
+    uint32_t collective; /* index in process->collectives */
+};
+
+struct critical_peers {
+    struct critical_peer *peer; /* by time, without overlaps */
+    size_t count, capacity;
+};
+
 struct critical_path {
     const char *failure; /* why there is none; NULL: the path is known */
     struct critical_events events;
@@ -13,6 +24,7 @@ struct critical_path {
     uint32_t *path; /* indices of edges, in order */
     size_t steps;
     size_t nodes; /* of the graph */
+    struct critical_peers peers;
 };
 
 extern const struct needs critical_needs;
@@ -23,7 +35,7 @@ void critical_path_free(struct critical_path *path);
 
 /* ---- the answer ---- */
 
-/* A node of the path. */
+/* A node of the path, or the start or end of a time with peers on one of its edges. */
 struct critical_step {
     int64_t time, weight;   /* weight: of the edge that leads here; 0 for the first one */
     int64_t device, stream; /* of work; -1: unknown */
@@ -37,10 +49,12 @@ struct critical_step {
 struct critical_sum {
     int64_t rank;
     const char *failure;
-    uint64_t events, nodes, edges, steps;
+    uint64_t events, nodes, edges, steps, works;
     int64_t total[NR_BOUNDS];
     int64_t length, span;       /* span: from the path's first moment to its last one */
-    struct critical_step *step; /* with --nodes */
+    bool with_steps;            /* with --nodes */
+    struct critical_step *step; /* the nodes then, one more than `steps` */
+    size_t listed, step_capacity;
 };
 
 /* Makes a struct critical_sum of a process. */

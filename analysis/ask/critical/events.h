@@ -13,6 +13,7 @@ struct critical_event {
     uint8_t source; /* enum critical_source */
     bool loads;     /* it waits for a batch of a DataLoader */
     bool waits;     /* it waits for the device: its own time does not count */
+    bool is_leaf;   /* no other event of its thread is inside; set by host_edges */
 };
 
 struct critical_events {
@@ -50,7 +51,7 @@ struct host_tops {
 
 void host_row(struct host_rows *rows, struct host_row row);
 /* Adds the edges between nested events. `tops` receives the outermost ones. */
-void host_edges(struct critical_graph *graph, const struct critical_events *events, struct host_rows *rows,
+void host_edges(struct critical_graph *graph, struct critical_events *events, struct host_rows *rows,
                 struct host_tops *tops);
 
 #endif

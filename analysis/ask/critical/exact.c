@@ -71,20 +71,22 @@ static void take_hosts(struct exact *x)
     const struct calls *c = &p->calls;
     for (size_t i = 0; i < p->ranges.table.count; i++) /* before the rest: they are outside of equally long ones */
         if (is_loader(x, p->ranges.name[i]))
-            add_host(
-                x, (struct critical_event){p->ranges.start[i], p->ranges.end[i], (uint32_t)i, FROM_RANGE, true, false},
-                p->ranges.thread[i]);
+            add_host(x,
+                     (struct critical_event){p->ranges.start[i], p->ranges.end[i], (uint32_t)i, FROM_RANGE, true, false,
+                                             false},
+                     p->ranges.thread[i]);
     for (size_t i = 0; i < s->table.count; i++)
         if (s->event_class[i] == CLASS_OPERATOR || s->event_class[i] == CLASS_API)
             x->event_of_span[i] = add_host(x,
                                            (struct critical_event){s->start[i], s->end[i], (uint32_t)i, FROM_SPAN,
-                                                                   is_loader(x, s->name[i]), false},
+                                                                   is_loader(x, s->name[i]), false, false},
                                            s->thread[i]);
     for (size_t i = 0; i < c->table.count; i++)
         x->event_of_call[i] =
             c->span[i] != NO_PLACE
                 ? x->event_of_span[c->span[i]]
-                : add_host(x, (struct critical_event){c->start[i], c->end[i], (uint32_t)i, FROM_CALL, false, false},
+                : add_host(x,
+                           (struct critical_event){c->start[i], c->end[i], (uint32_t)i, FROM_CALL, false, false, false},
                            c->thread[i]);
 }
 
@@ -95,7 +97,7 @@ static void take_works(struct exact *x)
         if (IS_WORK(w->event_class[i]) && starts_within(x, exact_launched(x, (uint32_t)i)))
             x->event_of_work[i] =
                 critical_event(&x->path->events, (struct critical_event){w->start[i], MAX(w->start[i], w->end[i]),
-                                                                         (uint32_t)i, FROM_WORK, false, false});
+                                                                         (uint32_t)i, FROM_WORK, false, false, false});
 }
 
 /* ---- the path ---- */
@@ -137,6 +139,7 @@ void critical_path_of(struct critical_path *path, struct scope *scope)
     exact_waits(&x);
     host_edges(&path->graph, &path->events, &x.rows, &x.tops);
     exact_threads(&x);
+    exact_peers(&x);
     exact_works(&x);
     path->nodes = 2 * path->events.count;
     path->steps = critical_longest(&path->graph, path->nodes, &path->path);
@@ -161,6 +164,7 @@ void critical_path_of(struct critical_path *path, struct scope *scope)
 void critical_path_free(struct critical_path *path)
 {
     free(path->events.event);
+    free(path->peers.peer);
     critical_graph_free(&path->graph);
     free(path->path);
     *path = (struct critical_path){0};

@@ -44,6 +44,9 @@ void exact_after(struct critical_afters *afters, uint32_t after, uint32_t work);
 /* ---- exact_threads.c ---- */
 /* Joins the outermost events of the threads. */
 void exact_threads(struct exact *x);
+/* ---- exact_peers.c ---- */
+/* Finds the times in which the host is in a collective and computes nothing, after host_edges. */
+void exact_peers(struct exact *x);
 /* ---- exact_works.c ---- */
 /* Adds the edges between works, and between works and calls. */
 void exact_works(struct exact *x);

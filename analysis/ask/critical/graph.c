@@ -17,6 +17,7 @@ const char *const critical_type_names[NR_EDGE_TYPES] = {[EDGE_OPERATOR] = "criti
 
 const char *const critical_bound_names[NR_BOUNDS] = {[BOUND_HOST] = "cpu_bound",
                                                      [BOUND_LOADING] = "data_loading",
+                                                     [BOUND_PEERS] = "cpu_communication_bound",
                                                      [BOUND_COMPUTE] = "gpu_compute_bound",
                                                      [BOUND_COMMUNICATION] = "gpu_communication_bound",
                                                      [BOUND_COPY] = "gpu_copy_bound",

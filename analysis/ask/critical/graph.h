@@ -16,6 +16,7 @@ extern const char *const critical_type_names[NR_EDGE_TYPES]; /* as HTA writes th
 enum critical_bound {
     BOUND_HOST,
     BOUND_LOADING, /* waiting for a batch of a DataLoader; not among HTA's */
+    BOUND_PEERS,   /* in a collective of the host, as gloo's are, and nothing computes; not among HTA's */
     BOUND_COMPUTE,
     BOUND_COMMUNICATION,
     BOUND_COPY, /* not among HTA's, which counts copies as computing */

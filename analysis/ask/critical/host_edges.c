@@ -57,7 +57,7 @@ static int by_moment(const void *a, const void *b, void *context)
 
 struct walk {
     struct critical_graph *graph;
-    const struct critical_events *events;
+    struct critical_events *events;
     struct host_tops *tops;
     uint32_t last; /* the node before */
     uint32_t depth, loading;
@@ -88,13 +88,14 @@ static void enter(struct walk *walk, const struct host_row *row)
 
 static void leave(struct walk *walk, const struct host_row *row)
 {
+    walk->events->event[row->event].is_leaf = walk->last == NODE_START(row->event);
     step_to(walk, NODE_END(row->event), walk->events->event[row->event].waits);
     walk->last = NODE_END(row->event);
     walk->depth--;
     walk->loading -= walk->events->event[row->event].loads;
 }
 
-void host_edges(struct critical_graph *graph, const struct critical_events *events, struct host_rows *rows,
+void host_edges(struct critical_graph *graph, struct critical_events *events, struct host_rows *rows,
                 struct host_tops *tops)
 {
     struct walk walk = {.graph = graph, .events = events, .tops = tops};

@@ -50,20 +50,76 @@ static struct critical_step step_of(const struct critical_path *path, const stru
     return step;
 }
 
-static void take_steps(struct critical_sum *sum, const struct critical_path *path, const struct process *p,
-                       struct names *names)
+/* Adds a node, and the edge that leads to it, to the sums. */
+static void add_step(struct critical_sum *sum, struct critical_step step)
 {
-    sum->step = mem_zero(path->steps + 1, sizeof *sum->step);
-    sum->step[0] = step_of(path, p, names, path->graph.edge[path->path[0]].from);
-    for (size_t i = 0; i < path->steps; i++) {
-        const struct critical_edge *edge = &path->graph.edge[path->path[i]];
-        struct critical_step *step = &sum->step[i + 1];
-        *step = step_of(path, p, names, edge->to);
-        step->is_first = false;
-        step->weight = edge->weight;
-        step->type = edge->type;
-        step->bound = edge->bound;
+    if (sum->with_steps) {
+        sum->step = mem_grow(sum->step, &sum->step_capacity, sum->listed + 1, sizeof *sum->step);
+        sum->step[sum->listed++] = step;
     }
+    if (step.is_first) return;
+    sum->steps++;
+    sum->length = add_ns(sum->length, step.weight);
+    if (step.bound != BOUND_NONE) sum->total[step.bound] = add_ns(sum->total[step.bound], step.weight);
+}
+
+/* ---- times with peers ---- */
+
+/* Returns the first time with peers that ends after a moment. */
+static size_t peer_after(const struct critical_peers *peers, int64_t time)
+{
+    size_t low = 0, high = peers->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (peers->peer[middle].end <= time) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* Returns what an edge of the host and a time with peers share. Waits for the device may have shortened the edge. */
+static struct interval shared_with(const struct critical_path *path, const struct critical_edge *edge, size_t peer)
+{
+    const struct critical_peer *p = &path->peers.peer[peer];
+    int64_t start = critical_time(&path->events, edge->from);
+    return (struct interval){MAX(start, p->start), MIN(add_ns(start, edge->weight), p->end)};
+}
+
+static struct critical_step peer_step(const struct critical_path *path, const struct process *p, size_t peer)
+{
+    const struct collective *c = &p->collectives.collective[path->peers.peer[peer].collective];
+    const struct thread *thread = find_thread(p, c->thread);
+    return (struct critical_step){.device = -1,
+                                  .stream = -1,
+                                  .name = c->name,
+                                  .number = NO_PLACE,
+                                  .tid = thread ? thread->tid : 0,
+                                  .type = EDGE_OPERATOR,
+                                  .bound = BOUND_HOST};
+}
+
+/* Adds an edge to the sums. With steps, each time with peers has two steps on it. */
+static void take_edge(struct critical_sum *sum, const struct critical_path *path, const struct process *p,
+                      const struct critical_edge *edge, struct critical_step last)
+{
+    int64_t at = critical_time(&path->events, edge->from), end = add_ns(at, edge->weight);
+    last.weight = edge->weight;
+    for (size_t i = peer_after(&path->peers, at); edge->bound == BOUND_HOST && i < path->peers.count; i++) {
+        struct interval both = shared_with(path, edge, i);
+        if (both.start >= both.end) break;
+        struct critical_step begin = peer_step(path, p, i), done = begin;
+        begin.time = both.start;
+        begin.weight = both.start - at;
+        done.time = both.end;
+        done.weight = both.end - both.start;
+        done.bound = BOUND_PEERS;
+        done.is_end = true;
+        add_step(sum, begin);
+        add_step(sum, done);
+        at = both.end;
+        last.weight = end - at;
+    }
+    add_step(sum, last);
 }
 
 struct critical_sum *critical_sum_of(const struct critical_path *path, const struct process *process,
@@ -75,17 +131,22 @@ struct critical_sum *critical_sum_of(const struct critical_path *path, const str
                                  .events = path->events.count,
                                  .nodes = path->nodes,
                                  .edges = path->graph.count,
-                                 .steps = path->steps};
+                                 .works = process->works.table.count,
+                                 .with_steps = with_steps};
     for (size_t i = 0; i < path->steps; i++) {
         const struct critical_edge *edge = &path->graph.edge[path->path[i]];
-        sum->length = add_ns(sum->length, edge->weight);
-        if (edge->bound != BOUND_NONE) sum->total[edge->bound] = add_ns(sum->total[edge->bound], edge->weight);
+        struct critical_step step = {.is_first = true};
+        if (!i && with_steps) add_step(sum, step_of(path, process, names, edge->from));
+        if (with_steps) step = step_of(path, process, names, edge->to);
+        step.is_first = false;
+        step.type = edge->type;
+        step.bound = edge->bound;
+        take_edge(sum, path, process, edge, step);
     }
     if (path->steps) {
         const struct critical_edge *edge = path->graph.edge;
         sum->span = add_ns(critical_time(&path->events, edge[path->path[path->steps - 1]].to),
                            -critical_time(&path->events, edge[path->path[0]].from));
-        if (with_steps) take_steps(sum, path, process, names);
     }
     return sum;
 }

@@ -13,7 +13,7 @@ struct sums {
     struct critical_sum **sum;
     size_t count;
     int64_t total[NR_BOUNDS], length;
-    uint64_t steps, failed;
+    uint64_t steps, failed, hosts; /* hosts: ranks with a path and without work of a device */
 };
 
 struct needs critical_path_needs(const struct options *options)
@@ -53,6 +53,7 @@ static void find_paths(struct session *session, struct sums *sums)
         sums->sum[i] = sum;
         sums->steps += sum->steps;
         sums->failed += sum->failure != NULL;
+        sums->hosts += sum->steps && !sum->works;
         sums->length = add_ns(sums->length, sum->length);
         for (int k = 0; k < NR_BOUNDS; k++) sums->total[k] = add_ns(sums->total[k], sum->total[k]);
         if (sum->failure) complain(process->path, "has no critical path: %s", sum->failure);
@@ -114,7 +115,7 @@ static void emit_nodes(struct session *session, const struct sums *sums)
 {
     uint64_t top = session->options.top;
     for (size_t i = 0; i < sums->count; i++)
-        for (size_t k = 0; sums->sum[i]->step && k <= sums->sum[i]->steps && (!top || k < top); k++)
+        for (size_t k = 0; k < sums->sum[i]->listed && (!top || k < top); k++)
             emit_step(session, sums->sum[i], &sums->sum[i]->step[k]);
 }
 
@@ -164,6 +165,12 @@ void cmd_critical_path(struct session *session)
     emit_sums(session, &sums);
     if (!sums.steps && !sums.failed && !is_filtered(o))
         complain(NULL, "no event takes time; `tfanalyze info` shows the recorded events");
+    if (sums.hosts)
+        complain(
+            NULL,
+            "no device work in %llu of %zu ranks: their path is what one thread of the host did, and nothing tells "
+            "what it waited for but collectives and data loaders",
+            (unsigned long long)sums.hosts, sums.count);
     int status = session->status;
     session_end(session, sums.steps || sums.failed || !is_filtered(o));
     if (sums.failed) session_spoil(session);
