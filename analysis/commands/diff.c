@@ -195,7 +195,9 @@ static void print(struct sides *s)
     for (size_t i = 0; i < s->diff.count && (!top || i < top); i++) emit_diff_row(s, &s->diff.row[i]);
     emit_sums(s);
     bool found = s->diff.count || !is_filtered(&session->options);
-    if (!s->diff.count && found)
+    if (!s->diff.count && found && diff_by(&session->options) == BY_KERNEL)
+        complain(NULL, "neither run has device work; --by op compares their operators, --by stage their stages");
+    else if (!s->diff.count && found)
         complain(NULL, "neither run has anything to compare; `tfanalyze info` shows what they have");
     session_end(session, found);
 }

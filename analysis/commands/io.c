@@ -146,9 +146,9 @@ static void emit_timeline(struct session *session, const struct io_table *table)
 
 /* ---- files ---- */
 
-static const char file_keys[] =
-    "path,findings,opens,read_calls,write_calls,metadata_calls,read_bytes,write_bytes,small_reads,unaligned_reads,"
-    "repeated_bytes,total_us";
+static const char file_keys[] = "path,findings,opens,read_calls,write_calls,metadata_calls,read_bytes,write_bytes,"
+                                "small_reads,small_writes,unaligned_reads,"
+                                "repeated_bytes,total_us";
 
 static void emit_findings(struct emit *e, const struct io_file *file)
 {
@@ -173,6 +173,7 @@ static void emit_file(struct session *session, const struct io_line *line)
     emit_bytes(e, "read_bytes", file->read_bytes);
     emit_bytes(e, "write_bytes", file->write_bytes);
     emit_count(e, "small_reads", file->small);
+    emit_count(e, "small_writes", file->small_writes);
     if (file->has_unknown) emit_null(e, "unaligned_reads");
     else emit_count(e, "unaligned_reads", file->unaligned);
     emit_size(e, "repeated_bytes", io_file_repeated(file));

@@ -202,6 +202,14 @@ def test_wrong_usage(analyze, tmp_path, words, said):
     assert said in result.err and not result.out
 
 
+def test_runs_without_a_device(analyze, tmp_path):
+    """The message names what can be compared."""
+    files = [kineto.Trace().stage('step', 0, 100).operator('aten::mm', 10, 20 + i).write(tmp_path / f'{i}.json') for i in range(2)]
+    said = analyze('diff', *files, format=None).err
+    assert '--by op' in said and '--by stage' in said
+    assert analyze('diff', *files, '--by', 'op')['rows'][0]['change_us'] == 1
+
+
 def test_two_inputs(analyze, tmp_path):
     random_trace(1, tmp_path / 'a.json')
     for count in (1, 3):

@@ -517,6 +517,8 @@ def test_files(tmp_path, answer):
         io('read', '/d/whole', bytes=4096, offset=4096 * i)
         io('read', '/d/unaligned', bytes=8192, offset=8192 * i + 7)
         io('read', '/d/unknown', bytes=8192)
+        io('write', '/d/log', bytes=80)
+        io('write', '/d/lump', bytes=4096)
     for i in range(4):
         io('read', '/d/again', bytes=10000, offset=0)
     io('read', '/d/half', bytes=10000, offset=0)
@@ -530,10 +532,12 @@ def test_files(tmp_path, answer):
     rows = {row['path']: row for row in answer(tmp_path, '--layout', 'files')['rows']}
     assert {path: row['findings'] for path, row in rows.items()} == {
         '/d/unread': 'never read', '/d/once': None, '/d/small': 'small reads', '/d/whole': None, '/d/unaligned': 'unaligned reads',
-        '/d/unknown': None, '/d/again': 'repeated reads', '/d/half': None, '/d/storm': 'metadata storm', '/d/calm': None}
+        '/d/unknown': None, '/d/again': 'repeated reads', '/d/half': None, '/d/storm': 'metadata storm', '/d/calm': None,
+        '/d/log': 'small writes', '/d/lump': None}
     assert rows['/d/again']['repeated_bytes'] == 30000 and rows['/d/half']['repeated_bytes'] == 9999
     assert rows['/d/unknown']['repeated_bytes'] is None and rows['/d/unknown']['unaligned_reads'] is None
     assert rows['/d/unaligned']['unaligned_reads'] == 120 and rows['/d/small']['small_reads'] == 120
+    assert (rows['/d/log']['small_writes'], rows['/d/lump']['small_writes'], rows['/d/calm']['small_writes']) == (120, 0, 11)
 
 
 def test_sums(tmp_path, answer):

@@ -221,6 +221,17 @@ def test_a_trace_without_a_device(tmp_path, analyze):
     assert 'no device work was recorded' in analyze('report', tmp_path / 'in.json', format=None).out
 
 
+def test_work_in_no_stage(tmp_path, analyze):
+    """The stages' device times and that of work in no stage add up to all; without such work there is no line."""
+    trace = kineto.Trace().stage('forward', 100, 50).launch('gemm', 110, 1, dur=30).launch('stray', 200, 2, dur=12)
+    trace.call(230, 3, name='cudaMemsetAsync').kernel('Memset (Device)', 235, 5, 3, cat='gpu_memset')
+    out = analyze('report', trace.write(tmp_path / 'a.json'), '--output', tmp_path / 'out', format=None).out
+    assert re.search(r'17\.000 us  \(none\)', out) and re.search(r'30\.000 us  forward', out), out
+    assert not any('none' in name for name in names(tmp_path / 'out'))
+    whole = kineto.Trace().stage('forward', 100, 50).launch('gemm', 110, 1, dur=30)
+    assert '(none)' not in analyze('report', whole.write(tmp_path / 'b.json'), '--output', tmp_path / 'out2', format=None).out
+
+
 def test_a_stage_without_device_work(tmp_path, analyze):
     """A stage that launched nothing has no breakdown, and no operators take the place of kernels."""
     t = kineto.Trace().stage('idle', 0, 9).operator('op', 1, 2).stage('busy', 20, 30).launch('k', 25, 1)

@@ -394,3 +394,11 @@ def test_other_processes_of_a_rank(analyze, tmp_path):
         t.save(tmp_path / f'rank2.h.{pid}.tfr')
     assert [r['step'] for r in analyze('steps', tmp_path)['rows']] == [1]
     assert 'have no steps' not in analyze('steps', tmp_path, format=None).err
+
+
+def test_processes_without_steps_have_rows_of_their_own(analyze, tmp_path):
+    for pid in (7, 8):
+        t = OpTrace(pid=pid)
+        t.op('aten::stack', 20 * US, (20 + pid) * US)
+        t.save(tmp_path / f'rank2.h.{pid}.tfr')
+    assert [(r['rank'], r['pid'], r['cpu_exec_us']) for r in analyze('steps', tmp_path)['rows']] == [(2, 7, 7), (2, 8, 8)]

@@ -5,11 +5,10 @@
 
 enum { PAGE = 4096, MANY = 100, STORM = 10 };
 
-const char *const io_finding_names[NR_IO_FINDINGS] = {[IO_NEVER_READ] = "never read",
-                                                      [IO_SMALL_READS] = "small reads",
-                                                      [IO_UNALIGNED_READS] = "unaligned reads",
-                                                      [IO_REPEATED_READS] = "repeated reads",
-                                                      [IO_METADATA_STORM] = "metadata storm"};
+const char *const io_finding_names[NR_IO_FINDINGS] = {
+    [IO_NEVER_READ] = "never read",         [IO_SMALL_READS] = "small reads",
+    [IO_SMALL_WRITES] = "small writes",     [IO_UNALIGNED_READS] = "unaligned reads",
+    [IO_REPEATED_READS] = "repeated reads", [IO_METADATA_STORM] = "metadata storm"};
 
 static void add_read(struct io_file *file, const struct ios *ios, size_t call)
 {
@@ -41,6 +40,7 @@ void io_file_call(struct io_file *file, const struct ios *ios, size_t call)
     case IO_WRITE:
         file->writes += calls;
         file->write_bytes += ios_bytes(ios, call);
+        if (ios_bytes(ios, call) && ios_bytes(ios, call) / calls < PAGE) file->small_writes += calls;
         break;
     case IO_OPEN:
         file->opens += calls - ios_errors(ios, call);
@@ -70,6 +70,7 @@ void io_file_add(struct io_file *file, const struct io_file *from)
     file->read_bytes += from->read_bytes;
     file->write_bytes += from->write_bytes;
     file->small += from->small;
+    file->small_writes += from->small_writes;
     file->unaligned += from->unaligned;
     file->mapped += from->mapped;
     file->has_unknown |= from->has_unknown;
@@ -87,6 +88,7 @@ bool io_file_has(const struct io_file *file, enum io_finding finding)
     switch (finding) {
     case IO_NEVER_READ: return file->opens && !file->reads && !file->writes && !file->mapped;
     case IO_SMALL_READS: return file->small >= MANY && file->small > file->reads / 2;
+    case IO_SMALL_WRITES: return file->small_writes >= MANY && file->small_writes > file->writes / 2;
     case IO_UNALIGNED_READS: return file->unaligned >= MANY && file->unaligned > file->reads / 2;
     case IO_REPEATED_READS: return io_file_repeated(file) > 0 && (uint64_t)io_file_repeated(file) >= file->distinct;
     case IO_METADATA_STORM: return file->metadata >= MANY && file->metadata / STORM >= file->reads + file->writes;

@@ -1,6 +1,6 @@
 /* files.h - sums up what was done with one file, and finds unusual ways of reading it.
  *
- * A read is small if it returned fewer than 4096 bytes, and unaligned if it began at a position that is no multiple of
+ * A call is small if it moved fewer than 4096 bytes, and a read unaligned if it began at a position that is no multiple of
  * 4096. Bytes were read again if the reads of one process returned more bytes than they covered of the file.
  */
 #ifndef TFA_IO_FILES_H
@@ -14,7 +14,7 @@
 struct io_file {
     uint64_t opens, reads, writes, metadata; /* metadata: seeks, and calls on names, attributes and directories */
     uint64_t read_bytes, write_bytes;
-    uint64_t small, unaligned, mapped;
+    uint64_t small, small_writes, unaligned, mapped;
     bool has_unknown;           /* the position of some read is not known */
     struct intervals positions; /* bytes of the file that were read; merged by io_file_settle, which empties it */
     uint64_t distinct;          /* bytes of `positions`, summed over processes */
@@ -23,6 +23,7 @@ struct io_file {
 enum io_finding {
     IO_NEVER_READ,
     IO_SMALL_READS,
+    IO_SMALL_WRITES,
     IO_UNALIGNED_READS,
     IO_REPEATED_READS,
     IO_METADATA_STORM,

@@ -267,6 +267,7 @@ static void add_rows(struct taking *t, struct steps *steps)
     for (size_t i = 0; i < t->count; i++) {
         const struct step *step = &t->step[i];
         struct step_row row = {.rank = t->process->rank,
+                               .pid = t->process->pid,
                                .start = step->start,
                                .total = step->end - step->start,
                                .known = t->known | 1u << PART_OTHER | 1u << PART_DATALOADER,

@@ -22,7 +22,7 @@ enum step_part {
 };
 
 struct step_row {
-    int64_t rank, start, total;
+    int64_t rank, pid, start, total;
     int64_t part[NR_PARTS]; /* their sum is `total` */
     unsigned known;         /* bit i: the trace can have events of part i; 0: nor is `total` known */
     uint32_t number;        /* the N of ProfilerStep#N; NO_PLACE: the whole trace, because it has no steps */

@@ -13,6 +13,7 @@ static void emit_step(struct emit *e, const struct step_row *row)
 {
     emit_row(e);
     emit_known(e, "rank", row->rank);
+    emit_known(e, "pid", row->pid);
     if (row->number == NO_PLACE) emit_null(e, "step");
     else emit_count(e, "step", row->number);
     if (row->known) emit_us(e, "total_us", row->total);

@@ -29,6 +29,7 @@ struct unit {
     struct stage_table sums;
     struct report_stage *stage;
     size_t stages;
+    const struct stage_row *outside; /* work in no stage; NULL: there is none */
 };
 
 /* The request of cache-dit's contexts of one name: the contents of their files, and where to put them. Contexts of the

@@ -89,6 +89,7 @@ static void find_names(struct report *report)
     }
     report_find_asked(report, one, count);
     one[NAME_RUN] = NAME_RUN;
+    one[NAME_OUTSIDE] = NAME_OUTSIDE;
     for (size_t i = 0; i < count; i++)
         if (one[i] != NAME_NONE && !wants_stage(&session->options, model_name(&session->model, (uint32_t)i)) &&
             !wants_stage(&session->options, model_name(&session->model, one[i])))
@@ -196,10 +197,13 @@ static void collect(struct report *report, struct unit *unit)
     for (size_t i = 0; i < sums->count; i++) {
         struct stage_row *row = &sums->row[i];
         sort_kernels(row, names);
-        unit->stage[i] =
+        if (row->name == NAME_OUTSIDE && !row->calls) {
+            unit->outside = row;
+            continue;
+        }
+        unit->stage[unit->stages++] =
             (struct report_stage){.name = row->name, .first = row->calls ? row->first : INT64_MAX, .sums = row};
     }
-    unit->stages = sums->count;
     if (unit->stages) qsort_r(unit->stage, unit->stages, sizeof *unit->stage, by_first, names);
     stages_tell_deep(sums);
 }

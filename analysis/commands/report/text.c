@@ -234,22 +234,47 @@ static bool has_device(const struct report *report)
     return any;
 }
 
-static void put_stages(struct out *out, const struct report *report)
+/* Adds up the stages of all units. `outside` receives the work in no stage. */
+static void sum_stages(const struct report *report, struct lines *lines, struct line *outside)
 {
-    struct lines lines = {0};
-    const struct names *names = &report->session->model.names;
-    bool device = has_device(report);
     for (size_t u = 0; u < report->units; u++) {
-        for (size_t i = 0; i < report->unit[u].stages; i++) {
-            const struct report_stage *stage = &report->unit[u].stage[i];
-            struct line *line = line_of(&lines, stage->name);
+        const struct unit *unit = &report->unit[u];
+        for (size_t i = 0; i < unit->stages; i++) {
+            const struct report_stage *stage = &unit->stage[i];
+            struct line *line = line_of(lines, stage->name);
             line->calls += stage->sums->calls;
             line->host = add_ns(line->host, stage->sums->host);
             line->done = add_ns(line->done, stage->sums->done);
             line->device = add_ns(line->device, stage->sums->work);
             line->device_unknown |= !stage_work_known(stage->sums);
         }
+        if (!unit->outside) continue;
+        outside->device = add_ns(outside->device, unit->outside->work);
+        outside->device_unknown |= !stage_work_known(unit->outside);
     }
+}
+
+static void put_stage(struct out *out, const struct report *report, const struct line *line)
+{
+    const struct name *name = names_get(&report->session->model.names, line->name);
+    struct text stage = {0};
+    out_format(out, "%12llu", (unsigned long long)line->calls);
+    report_put_time(out, line->done, 14);
+    report_put_time(out, line->host, 14);
+    if (has_device(report) && !line->device_unknown) report_put_time(out, line->device, 14);
+    else out_format(out, "%14s", "-");
+    out_puts(out, "  ");
+    short_stage(name->text, name->length, &stage);
+    report_put_name(out, stage.data, stage.length, 56);
+    text_free(&stage);
+}
+
+static void put_stages(struct out *out, const struct report *report)
+{
+    struct lines lines = {0};
+    struct line outside = {0};
+    size_t shown = report_shown(report, SHOWN_STAGES);
+    sum_stages(report, &lines, &outside);
     if (lines.count) {
         qsort_r(lines.row, lines.count, sizeof *lines.row, lines_by_time, &report->session->model.names);
         out_format(out, "\nstages, all ranks together (done: from entry until the work launched inside was done)\n");
@@ -257,22 +282,12 @@ static void put_stages(struct out *out, const struct report *report)
     } else {
         out_puts(out, "\nno stages were recorded; mark them with NVTX ranges or torch's record_function\n");
     }
-    for (size_t i = 0; i < MIN(lines.count, report_shown(report, SHOWN_STAGES)); i++) {
-        const struct line *line = &lines.row[i];
-        out_format(out, "%12llu", (unsigned long long)line->calls);
-        report_put_time(out, line->done, 14);
-        report_put_time(out, line->host, 14);
-        if (device && !line->device_unknown) report_put_time(out, line->device, 14);
-        else out_format(out, "%14s", "-");
-        out_puts(out, "  ");
-        struct text stage = {0};
-        short_stage(names_get(names, line->name)->text, names_get(names, line->name)->length, &stage);
-        report_put_name(out, stage.data, stage.length, 56);
-        text_free(&stage);
-    }
-    if (lines.count > report_shown(report, SHOWN_STAGES)) {
-        out_format(out, "  and %zu more; `tfanalyze stages` shows all\n",
-                   lines.count - report_shown(report, SHOWN_STAGES));
+    for (size_t i = 0; i < MIN(lines.count, shown); i++) put_stage(out, report, &lines.row[i]);
+    if (lines.count > shown) out_format(out, "  and %zu more; `tfanalyze stages` shows all\n", lines.count - shown);
+    if (outside.device && !outside.device_unknown) {
+        out_format(out, "%12s%14s%14s", "-", "-", "-");
+        report_put_time(out, outside.device, 14);
+        out_puts(out, "  (none): launched in no stage\n");
     }
     keyed_free(&lines.keyed);
 }
