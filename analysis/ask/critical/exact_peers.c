@@ -10,7 +10,7 @@
 #include "model/communication.h"
 #include "model/kineto/kineto_comm.h"
 
-static int by_start(const void *a, const void *b)
+static int peers_by_start(const void *a, const void *b)
 {
     const struct critical_peer *x = a, *y = b;
     return x->start != y->start ? by_number(x->start, y->start) : by_number(x->collective, y->collective);
@@ -26,7 +26,7 @@ static struct critical_peers collectives_of_host(const struct process *p)
         all.peer = mem_grow(all.peer, &all.capacity, all.count + 1, sizeof *all.peer);
         all.peer[all.count++] = (struct critical_peer){c->start, c->end, (uint32_t)i};
     }
-    if (all.count) qsort(all.peer, all.count, sizeof *all.peer, by_start);
+    if (all.count) qsort(all.peer, all.count, sizeof *all.peer, peers_by_start);
     return all;
 }
 
