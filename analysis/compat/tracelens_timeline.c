@@ -1,10 +1,13 @@
 /* tracelens_timeline.c - answers timeline, kinds and overlap by the rules of TraceLens's GPUEventAnalyser.
  *
- * A set of memory is computation. Only device work whose launch is in the trace counts. TraceLens adds ts and dur as
+ * A set of memory is computation. Only device work to which an arrow leads from its call counts, and all work of a graph's
+ * launch: ROCm has no arrow from a call of hipMemset. In a trace without arrows all work counts whose call is there.
+ * TraceLens adds ts and dur as
  * doubles of microseconds, whose last place is 0.2 to 2 ns in a real trace, and does so thousands of times. The same
  * doubles here give equal results. They are exact in units of 2^-20 us, or in larger units in a trace of months.
  */
 #include <math.h>
+#include <string.h>
 
 #include "commands/device/answers.h"
 #include "compat/file_us.h"
@@ -29,13 +32,18 @@ struct context {
     double units;     /* per microsecond */
 };
 
-/* TraceLens counts only device events whose id has a runtime or driver call. */
-static struct map called(const struct process *process)
+/* Returns the ids of the calls whose work counts. */
+static struct map called(const struct process *process, const struct names *names)
 {
     const struct spans *s = &process->spans;
     struct map map = {0};
-    for (size_t i = 0; i < s->table.count; i++)
-        if (s->event_class[i] == CLASS_API && s->id[i] != NO_ID) map_put(&map, s->id[i], 1);
+    for (size_t i = 0; i < s->table.count; i++) {
+        if (s->event_class[i] != CLASS_API || s->id[i] == NO_ID) continue;
+        const char *name = names_get(names, s->name[i])->text;
+        bool is_graph = strcmp(name, "cudaGraphLaunch") == 0 || strcmp(name, "hipGraphLaunch") == 0;
+        if (is_graph || !process->arrows.count || map_get(&process->arrows, s->id[i]) != MAP_NONE)
+            map_put(&map, s->id[i], 1);
+    }
     return map;
 }
 
@@ -71,7 +79,8 @@ static struct interval times(void *context, struct interval when)
 static void *reduce_tracelens_timeline(struct scope *scope)
 {
     static const struct time_rules rules = {&tracelens_kind_rules, counts, times};
-    struct context context = {scope->chosen, scope->process, called(scope->process), units_for(scope->chosen)};
+    struct context context = {scope->chosen, scope->process, called(scope->process, &scope->chosen->model->names),
+                              units_for(scope->chosen)};
     struct rank_time *time = rank_time_of(scope, &rules, &context);
     map_free(&context.calls);
     return time;
@@ -79,7 +88,7 @@ static void *reduce_tracelens_timeline(struct scope *scope)
 
 struct needs tracelens_needs(const struct options *options)
 {
-    return needs_union(timeline_needs(options), (struct needs){.launches = true});
+    return needs_union(timeline_needs(options), (struct needs){.launches = true, .arrows = true});
 }
 
 /* The doubles count from the first record of all inputs. */

@@ -494,6 +494,7 @@ void process_free(struct process *process)
     map_free(&process->range_inputs);
     free(process->range_input);
     free(process->waited);
+    map_free(&process->arrows);
     free(process->memory_row);
     bits_free(&process->unlinked);
     clock_free(&process->clock);

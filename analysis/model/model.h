@@ -492,6 +492,7 @@ struct process {
     struct counter_ranges counters;
     struct waited *waited; /* by work */
     size_t waited_count, waited_capacity;
+    struct map arrows; /* of a Kineto trace: the ids of calls at which an arrow to work begins */
     struct graphs graphs;
     struct forwards forwards;
     struct collectives collectives; /* with `collectives` */

@@ -295,3 +295,25 @@ def test_devices_of_a_rank_count_once(analyze, tmp_path):
     trace.write_text(json.dumps({'traceEvents': kernels}))
     [row] = analyze('timeline', trace)['rows']
     assert (row['total_us'], row['busy_us'], row['busy_pct']) == (5, 5, 100)
+
+
+def test_work_counts_if_an_arrow_leads_to_it(analyze, tmp_path):
+    """TraceLens links work by the arrow that begins at its call, and the work of graphs by the call's id. ROCm's trace has no
+    arrow from hipMemset. Without arrows (a trace that lost them) what has a call counts."""
+    events = []
+
+    def work(call, cat, name, id, ts, arrow):
+        events.append({'ph': 'X', 'cat': 'cuda_runtime', 'name': call, 'pid': 1, 'tid': 1, 'ts': ts, 'dur': 5, 'args': {'correlation': id}})
+        events.append({'ph': 'X', 'cat': cat, 'name': name, 'pid': 0, 'tid': 3, 'ts': ts + 10, 'dur': 10,
+                       'args': {'correlation': id, 'stream': 3, 'device': 0}})
+        both = {'cat': 'ac2g', 'name': 'ac2g', 'id': id}
+        events.extend([{'ph': 's', 'pid': 1, 'tid': 1, 'ts': ts, **both}] * arrow + [{'ph': 'f', 'bp': 'e', 'pid': 0, 'tid': 3, 'ts': ts + 10, **both}])
+    work('hipLaunchKernel', 'kernel', 'k', 1, 1000, True)
+    work('hipMemsetAsync', 'gpu_memset', 'Memset (Device)', 2, 1100, False)
+    work('hipGraphLaunch', 'kernel', 'replayed', 3, 1200, False)
+    path = tmp_path / 'rocm.json'
+    for arrows, expected in ((True, 20), (False, 30)):
+        path.write_text(json.dumps({'traceEvents': [e for e in events if arrows or e['cat'] != 'ac2g']}))
+        for rules, us in (('tracelens', expected), ('exact', 20)):
+            row, = analyze('timeline', '--rules', rules, path)['rows']
+            assert (row['busy_us'], row['computation_us']) == (30 if rules == 'exact' else us, us)

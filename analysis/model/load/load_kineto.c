@@ -189,6 +189,8 @@ static void take_whole(struct kineto_load *load, const struct kineto_event *even
         break;
     default:
         if (kind->is_npu && (needs.operators || needs.launchers)) npu_take_arrow(&load->npu, event, thread);
+        if (needs.arrows && event->phase == 's' && event->has & HAS_ID && slice_is(event->category, "ac2g"))
+            map_put(&load->process->arrows, event->id, 1);
         take_more(load, event, event_class, thread);
         break;
     }
