@@ -45,6 +45,7 @@ static const struct {
     {"s", KEY_OTHER, false},
     {"bp", KEY_OTHER, false},
     {"stream", KEY_STREAM, true},
+    {"sycl queue", KEY_STREAM, true}, /* of XPUs */
     {"device", KEY_DEVICE, true},
     {"correlation", KEY_CORRELATION, true},
     {"External id", KEY_EXTERNAL, true},

@@ -338,6 +338,49 @@ def test_the_table_of_operators_names_the_devices(analyze, tmp_path, api, word):
     assert f'"{word}_KERNEL"' in analyze('export', 'pfw', tmp_path / 'trace.json', format=None).out
 
 
+def xpu_trace():
+    """A trace as Kineto's XPU plugin writes it: all work in row 0 of its device, the SYCL queue among the arguments, times as
+    text there, the host's waits and the profiler's overhead in rows of a process -1."""
+    events = []
+
+    def add(cat, name, ts, dur, pid=7, tid=7, **more):
+        events.append({'ph': 'X', 'cat': cat, 'name': name, 'pid': pid, 'tid': tid, 'ts': ts, 'dur': dur, 'args': more})
+
+    def work(cat, name, call, id, ts, queue, device=0, **more):
+        linked = {'External id': id, 'correlation': 4100 + id}
+        add('cpu_op', f'aten::{name}', ts, 50, **{'External id': id})
+        add('xpu_runtime', call, ts + 5, 10, **linked)
+        add(cat, name, ts + 20, 30, device, 0, **linked, **{'appended': f'{ts}.001', 'submitted': f'{ts}.002', 'device': device, 'context': '0x55d08918fc78',
+                                                            'sycl queue': queue, 'l0 queue': '0x55d08b8fc138'}, **more)
+    work('kernel', 'gemm_kernel', 'urEnqueueKernelLaunch', 1, 1000, 64, kernel_id=1, sycl_node_id=0)
+    work('kernel', 'add<float>', 'urEnqueueKernelLaunch', 2, 1100, 65, kernel_id=2, sycl_node_id=0)
+    work('kernel', 'gemm_kernel', 'urEnqueueKernelLaunch', 3, 1200, 64, 1, kernel_id=1, sycl_node_id=1)
+    work('gpu_memcpy', 'Memcpy M2D (Memory -> Device)', 'urEnqueueUSMMemcpy', 4, 1300, 64, bytes=4096)
+    work('gpu_memset', 'Memset (0 -> Device)', 'urEnqueueUSMFill', 5, 1400, 65, bytes=4096)
+    add('xpu_runtime', 'urQueueFinish', 1500, 100, correlation=4200)
+    add('xpu_sync', 'zeEventHostSynchronize', 1505, 90, -1, 7, correlation=4201, Type='HOST_EVENT', Number_wait_events=1)
+    add('overhead', 'Buffer Flush', 1600, 5, -1, 7, **{'overhead cost': 5000, 'overhead count': 1})
+    add('collective_comm', 'xccl::allreduce', 1700, 40, Communicator_id=1)
+    return {'schemaVersion': 1, 'deviceProperties': [], 'traceEvents': events}
+
+
+def test_a_trace_of_an_xpu_has_its_queues_as_streams(analyze, tmp_path):
+    """A queue is a stream, waits of the host are no work, and calls have kinds; torch's table has the devices' own work alone."""
+    path = tmp_path / 'xpu.json'
+    path.write_text(json.dumps(xpu_trace()))
+    assert {(r['device'], r['stream'], r['works']) for r in analyze('idle', path)['rows']} == {(0, 64, 2), (0, 65, 2), (1, 64, 1)}
+    assert {r['name'] for r in analyze('breakdown', path, '--stream', '65')['rows']} == {'add<float>'}
+    assert analyze('ops', path, format=None).out.endswith('Self XPU time total: 150.000us\n')
+    totals = analyze('launches', path)['totals']
+    assert [totals[key] for key in ('launches', 'copies', 'memsets')] == [3, 1, 1]
+    sync, = [r for r in analyze('launches', path)['rows'] if r['syncs']]
+    assert (sync['name'], sync['syncs']) == ('urQueueFinish', 1)
+    kinds = analyze('info', path)['rows'][0]['events']
+    assert (kinds['xpu_sync'], kinds['collective_comm'], kinds['overhead']) == (1, 1, 1)
+    exported = json.loads(analyze('export', 'chrome', path, format=None).out)['traceEvents']
+    assert {e['args'].get('sycl queue') for e in exported if e.get('cat') == 'kernel'} == {64, 65}
+
+
 def npu_trace(shift):
     """A trace as torch_npu writes it: a bare array, times as text, arrows instead of correlation ids, tasks of the device
     without a category; the device is the low five bits of a row's pid."""

@@ -16,9 +16,9 @@ enum call_kind call_kind_of(const char *name)
 {
     if (has(name, "GraphLaunch")) return GRAPH_LAUNCH;
     if (has(name, "Graph") || has(name, "HostFunc") || has(name, "Attribute")) return NO_KIND;
-    return has(name, "Synchronize")                   ? SYNC
-           : has(name, "Memcpy") && !has(name, "Get") ? COPY
-           : has(name, "Memset")                      ? MEMSET
-           : has(name, "Launch")                      ? LAUNCH
-                                                      : NO_KIND;
+    return has(name, "Synchronize") || has(name, "urQueueFinish") || has(name, "urEventWait") ? SYNC
+           : has(name, "Memcpy") && !has(name, "Get")                                         ? COPY
+           : has(name, "Memset") || has(name, "USMFill")                                      ? MEMSET
+           : has(name, "Launch")                                                              ? LAUNCH
+                                                                                              : NO_KIND;
 }
