@@ -8,8 +8,8 @@
  * program requests records of kernels itself and discards them; with 2, one record for each graph. Any profiler on
  * CUPTI costs at least that.
  *
- * Prints the nanoseconds of CPU time of the calling threads for one launch (sleeps cost none), and all CPU nanoseconds
- * of the calling threads and of the main thread.
+ * Prints the nanoseconds of CPU time of the calling threads for one launch (sleeps cost none), all CPU nanoseconds of the
+ * calling threads and of the main thread, and the wall time from the first launch until the device is done.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -152,11 +152,13 @@ int main(int argc, char **argv)
     check(cuModuleGetFunction(&kernel, module, "nothing"), "cuModuleGetFunction");
     if (nodes) *(void **)&launch_graph = function(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), "cuGraphLaunch");
     pthread_barrier_init(&barrier, NULL, (unsigned)threads);
+    double began = now(CLOCK_MONOTONIC);
     for (int i = 0; i < threads; i++) pthread_create(&thread[i], NULL, launches, figures[i]);
     for (int i = 0; i < threads; i++) pthread_join(thread[i], NULL);
     for (int i = 0; i < threads; i++) used += figures[i][0], all += figures[i][1];
     check(cuCtxSynchronize(), "cuCtxSynchronize");
+    double wall = now(CLOCK_MONOTONIC) - began;
     if (pause_us >= 0) tfi_range_pop();
-    printf("%.2f %.0f\n", used / (double)(count * threads), all + now(CLOCK_THREAD_CPUTIME_ID));
+    printf("%.2f %.0f %.0f\n", used / (double)(count * threads), all + now(CLOCK_THREAD_CPUTIME_ID), wall);
     return 0;
 }

@@ -27,6 +27,7 @@ LIBC = ctypes.CDLL(None)
 
 # Ways to run a program: the additional variables, or None for a run without the library.
 PLAIN, EVERYTHING, STAGES_ONLY = None, {}, {'ENABLE_PROFILER_NAMES': ''}
+STAGES_WITHOUT_SUMS = {**STAGES_ONLY, 'TFI_ACTIVITIES': 'cpu,mem,nccl,ops'}  # nothing is asked of CUPTI
 GRAPHS_WHOLE = {'TFI_GRAPHS': 'graph'}
 
 

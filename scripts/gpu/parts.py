@@ -116,8 +116,8 @@ def loop_figures(*loops):
     return [f'{loop}.{what}' for loop in loops for what in
             ('rounds', *(f'ways.{way}.us_a_round.median' for way in measure.WAYS),
              *(f'ways.{way}.times_plain.median' for way in measure.WAYS if way != 'plain'),
-             'ways.profiler.stop_seconds.median', 'ways.both.start_seconds.median', 'goals.everything.verdict',
-             'goals.stages-only.verdict')]
+             'ways.profiler.stop_seconds.median', 'ways.both.start_seconds.median',
+             *(f'goals.{goal}.verdict' for goal in measure.GOALS))]
 
 
 def ends_figures():
@@ -146,8 +146,8 @@ PARTS = {
                       *(f'{way}.{what}' for way in C_WAYS for what in ('exit', 'seconds'))),
     'graph-attribution': row(25, 90, 30, 'everything.stages.stage_add', 'everything.stages.stage_mul',
                              'everything.operators.stage_add', 'plain.told.profiled.1'),
-    'graph-replay': row(45, 130, 60, *loop_figures('graph-replay')),
-    'floor': row(60, 180, 50, *loop_figures('launch-bound', 'transformer', 'training'),
+    'graph-replay': row(50, 130, 66, *loop_figures('graph-replay')),
+    'floor': row(66, 180, 55, *loop_figures('launch-bound', 'transformer', 'training'),
                  'traces.everything.records', 'traces.gpu-alone.bytes_per_record'),
     'torch-pipeline': row(115, 220, 100, *(f'ways.{way}.exit' for way in torchparts.PIPELINE_WAYS), 'alone.counts.ours',
                           'alone.durations.ratio', 'raw.records.5', 'both.records.joined', 'both.stages.stages',

@@ -403,11 +403,23 @@ def test_the_torch_pipeline_is_compared(tmp_path, tfanalyze):
     assert figures['alone']['durations']['total_ns'] == [887, 887]
 
 
-@pytest.mark.parametrize('ratio, noise, verdict', [(1.03, 0.0, 'met'), (1.08, 0.01, 'not met'),
-                                                   (1.08, 0.05, 'within the noise')])
-def test_a_goal_is_judged_with_the_noise_beside_it(ratio, noise, verdict):
+@pytest.mark.parametrize('ratio, sums, noise, verdict', [(1.03, 1.0, 0.0, 'met'), (1.08, 1.03, 0.01, 'not met'),
+                                                         (1.08, 1.03, 0.05, 'within the noise')])
+def test_a_goal_is_judged_with_the_noise_beside_it(ratio, sums, noise, verdict):
     ways = {name: {'times_plain': {'median': value}}
             for name, value in (('everything', ratio), ('stages-only', 1.0), ('plain-again', 1 - noise))}
+    ways['stages-only']['times_stages_without_sums'] = {'median': sums}
     verdicts, missed = measure.judge('training', ways)
-    assert (verdicts['everything']['verdict'], verdicts['stages-only']['verdict']) == (verdict, 'met')
-    assert len(missed) == (verdict == 'not met')
+    assert [verdicts[goal]['verdict'] for goal in ('everything', 'stages-only', 'sums')] == [verdict, 'met', verdict]
+    assert len(missed) == 2 * (verdict == 'not met')
+
+
+def test_each_way_is_compared_within_its_round():
+    """The sums are compared with the same stages without them, pair by pair, and not with the plain run."""
+    found = {way: [{'seconds': 2.0 + n, 'thread_cpu_seconds': 1.0} for n in range(3)] for way in measure.WAYS}
+    for n, result in enumerate(found['stages-only']):
+        result['seconds'] = 1.5 * found['stages-without-sums'][n]['seconds']
+    ways = measure.summary(found, 10)
+    assert ways['stages-only']['times_stages_without_sums']['median'] == ways['stages-only']['times_plain']['median'] == 1.5
+    found['plain'] = [{'seconds': 1.0, 'thread_cpu_seconds': 1.0}] * 3
+    assert measure.summary(found, 10)['stages-only']['times_stages_without_sums']['median'] == 1.5
