@@ -348,8 +348,11 @@ def _telefuser_quiet(module):
         return self.__exit__(exc_type, exc_val, exc_tb)
 
     def decorate(self, func):
+        """Returns the function as a stage. What it decorates else stays what it was, as with theirs: a class, a module, a
+        property, a function whose body runs later."""
         name = _telefuser_names.get(self)
-        return func if name is None else _mark_decorate(func, name, lambda: null(name), wraps)
+        is_plain = type(func) is type(decorate) and not func.__code__.co_flags & 0x220  # CO_GENERATOR, CO_ASYNC_GENERATOR
+        return _mark_decorate(func, name, lambda: null(name), wraps) if name is not None and is_plain else func
 
     _replace(null, '__init__', make_init)
     for name, ours in (('__enter__', enter), ('__exit__', leave), ('__aenter__', enter_later), ('__aexit__', leave_later), ('__call__', decorate)):

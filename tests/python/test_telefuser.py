@@ -355,6 +355,52 @@ def test_a_users_directory_goes_first(run, python, tmp_path):
     assert list((tmp_path / 'run').glob('*.tfr')) and not (tmp_path / 'named').exists()
 
 
+QUIET = """
+import asyncio, functools, inspect, traceback
+import torch
+from telefuser.utils.profiler import ProfilingContext4Debug
+def plain(a, b=2): return a + b
+def failing(): raise ValueError('told')
+def generator(n): yield from range(n)
+async def coroutine(x): return x
+async def later(n):
+    for i in range(n): yield i
+class Thing:
+    def __init__(self, x=1): self.x = x
+    def __call__(self, x): return self.x + x
+things = dict(plain=plain, failing=failing, generator=generator, coroutine=coroutine, later=later, type=Thing, object=Thing(2), module=torch.nn.Linear(2, 3), static=staticmethod(plain),
+              cls=classmethod(lambda cls: cls.__name__), prop=property(lambda self: 5), builtin=len, partial=functools.partial(plain, 1), bound=Thing(3).__init__, inference=torch.inference_mode()(plain))
+made = {name: ProfilingContext4Debug(name)(thing) for name, thing in things.items()}
+for name, thing in made.items():
+    kinds = inspect.iscoroutinefunction(thing), inspect.isgeneratorfunction(thing), inspect.isasyncgenfunction(thing)
+    print(name, type(thing), kinds, getattr(thing, '__name__', None), inspect.signature(thing) if callable(thing) and name != 'cls' else '')
+class Holder:
+    static, cls, prop = made['static'], made['cls'], made['prop']
+    @ProfilingContext4Debug('method')
+    def method(self): return type(self).__name__
+async def all_of(n): return [i async for i in made['later'](n)]
+print(made['plain'](1), made['plain'](b=3, a=4), list(made['generator'](3)), asyncio.run(made['coroutine'](7)), asyncio.run(all_of(2)), isinstance(made['type'](), Thing),
+      made['object'](8), made['module'].weight.shape, made['builtin']([1]), made['partial'](), made['inference'](2), Holder.static(1), Holder.cls(), Holder().prop, Holder().method())
+for act in made['failing'], lambda: made['plain'](), lambda: made['plain'](1, 2, 3):
+    try: act()
+    except Exception as error: print(*((frame.name, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)), error)
+with ProfilingContext4Debug('ctx') as context: print(vars(context))
+"""
+
+
+@pytest.mark.slow
+def test_what_a_quiet_context_decorates_stays_what_it_was(run, python, forked, analyze, tmp_path):
+    """Outside debug mode TeleFuser returns what it decorates: a class, a module, a property, a generator stay what they were.
+    A function does, raises and prints what it did, and is a stage."""
+    theirs = forked(['python', '-W', 'ignore', '-c', QUIET], {**clean_environment(), 'TELEFUSER_LOG_LEVEL': 'ERROR'})
+    ours = run([python, '-W', 'ignore', '-c', QUIET], {'TELEFUSER_LOG_LEVEL': 'ERROR'}, timeout=200)
+    assert theirs.rc == ours.rc == 0, ours.err[-2000:]
+    assert len(theirs.out.splitlines()) == 20 and ours.out == theirs.out
+    calls = {row['stage']: row['calls'] for row in analyze('stages', tmp_path / 'run')['rows']}
+    assert {name: calls.get(name) for name in ('plain', 'coroutine', 'method', 'generator', 'module')} == {
+        'plain': 4, 'coroutine': 1, 'method': 1, 'generator': None, 'module': None}
+
+
 SYNC = """
 import torch
 x = torch.ones(1000, device='cuda')
