@@ -42,7 +42,8 @@ static enum { WAITING, RUNNING, DONE } state;
 static PyObject *namespace;
 static void (*uncaught_function)(PyObject *args); /* atomic */
 static void (*started_function)(void);            /* called once the interpreter runs */
-static bool forked;                               /* the next audit event is to start the background thread again */
+static bool forked;                               /* the background thread is to be started again */
+static PyObject *forking;                         /* the frame that called os.fork(); not to be used but for comparison */
 static PyObject *awaited, *await_function;        /* names of modules; called with one whose import begins */
 static bool here;                                 /* this process has an interpreter */
 static bool late;                                 /* it was running before this library was loaded */
@@ -364,16 +365,33 @@ static TFI_COLD void start_again(void)
     errno = error;
 }
 
+/* The interpreter calls this in its main thread, soon, and perhaps in another function's after-fork handler: the caller of
+ * os.fork() runs on as soon as that returns. */
+static int start_pending(void *tries)
+{
+    uintptr_t more = (uintptr_t)tries;
+    if (!forked) return 0;
+    if (tfi_python.PyEval_GetFrame() == forking) start_again();
+    else if (more) tfi_python.Py_AddPendingCall(start_pending, (void *)(more - 1));
+    return 0;
+}
+
 /* Called in the parent of os.fork(), which has ended the background thread. From 3.12 on Python warns of a second thread,
- * and some releases count the threads after they have called this: there the next audit event starts it. */
+ * and some releases count the threads after they have called this: there the caller of os.fork() starts it when it runs
+ * on, if it is the main thread, or else the next audit event. */
 PyObject *tfi_builtin_forked(PyObject *self, PyObject *const *args, ssize_t count)
 {
+    enum { TRIES = 4096 };
     (void)self;
     (void)args;
     (void)count;
     const char *minor = strchr(tfi_python.Py_GetVersion(), '.');
     forked = minor && atoi(minor + 1) >= 12;
     if (!forked) start_again();
+    else if (tfi_gettid() == tfi_getpid()) {
+        forking = tfi_python.PyEval_GetFrame();
+        tfi_python.Py_AddPendingCall(start_pending, (void *)(uintptr_t)TRIES);
+    }
     return tfi_python_none();
 }
 

@@ -19,6 +19,7 @@ enum { AT_ONCE = 256, PAUSE_MS = 250, LOCK_MS = 100, STOP_MS = 50, PAGE = 1024 }
 static struct tfi_lock lock;   /* of all below */
 static struct tfi_thread lane; /* writes the records: not a thread of the program */
 static uint64_t next_ms;       /* when the ring is to be emptied */
+static bool ended;             /* the sampler is not started again */
 static uint32_t *texts[TFI_SAMPLE_TEXTS / PAGE], *stacks[TFI_SAMPLE_STACKS / PAGE]; /* their strings in this trace */
 
 static uint32_t *string_place(uint32_t **pages, uint32_t number)
@@ -90,6 +91,7 @@ static bool work(void)
     if (!tfi_sampler_wanted() || now < next_ms || !tfi_lock_within(&lock, 0)) return false;
     bool more = write_some();
     if (!more) next_ms = now + PAUSE_MS;
+    if (!ended) tfi_sampler_start(); /* a fork has ended it */
     tfi_unlock(&lock);
     return more;
 }
@@ -118,10 +120,11 @@ void tfi_looks_awake(void)
 
 void tfi_looks_end(void)
 {
+    bool locked = tfi_lock_within(&lock, LOCK_MS);
+    ended = true;
     tfi_sampler_stop(STOP_MS);
-    if (!tfi_lock_within(&lock, LOCK_MS)) return;
-    while (write_some()) continue;
-    tfi_unlock(&lock);
+    while (locked && write_some()) continue;
+    if (locked) tfi_unlock(&lock);
 }
 
 bool tfi_looks_finish(void)
@@ -137,5 +140,6 @@ void tfi_looks_restart(void)
     lock = (struct tfi_lock){0};
     lane.gen = 0;
     next_ms = 0;
+    ended = false;
     tfi_sampler_restart();
 }

@@ -122,6 +122,34 @@ def check_answers(analyze, directory, script, inner, outer):
         assert total <= sum(r[key] for r in answer['rows']) <= total + len(flames) + sum(r[key] for r in answer['rows'] if not r['file'])
 
 
+FORKING = """
+import ctypes, os, time
+t = ctypes.CDLL(None)
+def before():
+    while time.monotonic() < begin + .3: pass
+def after():
+    while time.monotonic() < begin + 2.5: pass
+t.tfi_range_push(b's')
+begin = time.monotonic()
+before()
+if not os.fork():
+    os._exit(0)
+os.wait()
+begin = time.monotonic()
+after()
+t.tfi_range_pop()
+"""
+
+
+@by_version
+def test_samples_after_a_fork(python, run, analyze):
+    """A fork ends the sampler; the background thread begins it anew."""
+    done = run([python.path, '-c', FORKING], env={'TFI_SAMPLE_HZ': 200})
+    assert done.rc == 0 and not done.err, done.err
+    wall = {row['name']: row['wall_us'] for row in analyze('hotspots', done.dir)['rows']}
+    assert wall['before'] > 1e5 and wall['after'] > 5e5
+
+
 def test_no_samples_where_none_are_wanted(python, run, analyze, tmp_path):
     script = "import ctypes, time; t = ctypes.CDLL(None); t.tfi_range_push(b's'); time.sleep(.2); t.tfi_range_pop()"
     for i, env in enumerate(({'TFI_SAMPLE_HZ': 0}, {'TFI_SAMPLE_HZ': 1000, 'ENABLE_PROFILER_NAMES': ''}, {'TFI_SAMPLE_HZ': 1000, 'ENABLE_PROFILER_NAMES': 'other'})):

@@ -307,8 +307,8 @@ time.sleep(600)
 
 @pytest.mark.parametrize('seconds', ['0', '1'])
 def test_threads_of_a_process(start, seconds):
-    """A process that has recorded nothing has no thread of ours; with TFI_HANG_S=0 a first record starts none."""
-    script = start(THREADS, env={'TFI_HANG_S': seconds})
+    """A process that has recorded nothing has no thread of ours; with TFI_HANG_S=0 and TFI_SAMPLE_HZ=0 a first record starts none."""
+    script = start(THREADS, env={'TFI_HANG_S': seconds, 'TFI_SAMPLE_HZ': '0'})
     before, after = script.said(1)[''][1]
     assert len(before) == 1 and (after.count('tfinject'), len(after)) == ((0, 1) if seconds == '0' else (1, 2))
 
@@ -318,13 +318,13 @@ import warnings
 warnings.simplefilter('always')
 def stay():
     said('main'), time.sleep(600)
+os.register_at_fork(after_in_parent=lambda: [int() for _ in range(9)])
 recorded()
 time.sleep(0.2)
 for _ in range(20):
     pid = os.fork()
     if not pid: os._exit(0)
     os.waitpid(pid, 0)
-compile('', 'an audit event', 'exec')
 stay()
 '''
 
