@@ -222,7 +222,7 @@ void cmd_hotspots(struct session *session)
     emit_sums(&h);
     emit_end(&session->emit);
     if (!h.spots.count && !is_filtered(&session->options))
-        complain(NULL, "no thread was sampled; TFI_SAMPLE_HZ=50 records samples of programs that run Python");
+        complain(NULL, "no thread was sampled: tfrun samples Python programs, unless TFI_SAMPLE_HZ is 0");
     session_end(session, h.spots.count || !is_filtered(&session->options));
     spots_free(&h.spots);
     call_tree_free(&h.tree);

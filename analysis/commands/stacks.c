@@ -16,7 +16,7 @@ static void say_of_samples(const struct session *session, const struct flames *f
 {
     if (is_filtered(&session->options)) return;
     if (!flames->with_stack)
-        complain(NULL, "no thread was sampled; TFI_SAMPLE_HZ=50 records samples of programs that run Python");
+        complain(NULL, "no thread was sampled: tfrun samples Python programs, unless TFI_SAMPLE_HZ is 0");
     else if (!written) complain(NULL, "no sampled thread has %s time", metric_names[session->options.metric]);
 }
 

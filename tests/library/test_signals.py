@@ -121,7 +121,7 @@ print(len(ends), sum(end != 5 << 8 for end in ends), "wrong")
 
 def forks_of_python(run, python, count, activities):
     command = [python, '-W', 'ignore', '-c', PYTHON_FORKS, count]
-    result = run(command, {'TFI_ACTIVITIES': activities, 'TFI_STAGES': '__main__:loads', 'TFI_SAMPLE_HZ': '50'}, timeout=600)
+    result = run(command, {'TFI_ACTIVITIES': activities, 'TFI_STAGES': '__main__:loads'}, timeout=600)
     assert (result.rc, result.out, result.err) == (0, f'{count} 0 wrong\n', '')
 
 

@@ -10,13 +10,13 @@ import socket
 
 from conftest import BUILD, ROOT, built, clean_environment, execute
 
-FILES, SAMPLES = {'TFI_ACTIVITIES': 'cpu,gpu,mem,nccl,ops,io'}, {'TFI_SAMPLE_HZ': '50'}
+FILES = {'TFI_ACTIVITIES': 'cpu,gpu,mem,nccl,ops,io'}
 # {rule: variables of the recording}. What only some need stands first: a test runs the first ones in `make test`.
 ON_CPU = {
-    'python-loop': {}, 'float64': {}, 'kept-memory': {}, 'small-writes': FILES, 'blocked-loop': SAMPLES, 'repeated-part': {},
+    'python-loop': {}, 'float64': {}, 'kept-memory': {}, 'small-writes': FILES, 'blocked-loop': {}, 'repeated-part': {},
     'dtype-conversions': {}, 'unfused-attention': {}, 'layout-copies': {}, 'unfused-elementwise': {}, 'needless-autograd': {},
     'data-loader': {}, 'slow-batch': {}, 'recompilations': {}, 'graph-breaks': {}, 'too-many-threads': {}, 'first-call': {},
-    'small-reads': FILES, 'repeated-reads': FILES, 'file-waits': FILES, 'python-code': SAMPLES, 'waiting-call': SAMPLES,
+    'small-reads': FILES, 'repeated-reads': FILES, 'file-waits': FILES, 'python-code': {}, 'waiting-call': {},
     'unfused-filters': {},
 }
 ON_RANKS = ('late-rank-work', 'late-rank-host', 'late-rank-slow', 'small-collectives')

@@ -112,7 +112,7 @@ KINDS = {
 @pytest.mark.parametrize('kind', KINDS)
 def test_web_servers(lib, servers, tmp_path, kind):
     """Each request is a call of a function that is a stage; pre-forked workers, threads, greenlets and tasks make it."""
-    environment = {'TFI_STAGES': 'app:answer', 'TFI_ACTIVITIES': 'cpu,gpu,mem,nccl,ops,io,stack', 'TFI_SAMPLE_HZ': '50'}
+    environment = {'TFI_STAGES': 'app:answer', 'TFI_ACTIVITIES': 'cpu,gpu,mem,nccl,ops,io,stack'}
     ends = []
     for preload in (None, lib):
         with served(tmp_path / str(bool(preload)), [servers / 'venv/bin/python', *KINDS[kind]], environment, LISTENS, preload) as server:

@@ -19,7 +19,7 @@ from conftest import BUILD, ROOT, built, clean_environment, execute
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(900)]
 SIMULATED = BUILD / 'simgpu'  # TeleFuser and cache-dit refuse a CPU
 ABSENT = {'uvloop', 'dftracer.logger', 'dftracer.dbg.logger', 'dftracer_dbg.logger'}  # of the modules that shim.py waits for
-SWITCHES = {'TFI_ACTIVITIES': 'cpu,gpu,mem,nccl,ops,io,stack', 'TFI_MODULE_DEPTH': '2', 'TFI_TENSOR_ADDRESSES': '1', 'TFI_NATIVE': '_bisect', 'TFI_SAMPLE_HZ': '50'}
+SWITCHES = {'TFI_ACTIVITIES': 'cpu,gpu,mem,nccl,ops,io,stack', 'TFI_MODULE_DEPTH': '2', 'TFI_TENSOR_ADDRESSES': '1', 'TFI_NATIVE': '_bisect'}
 
 # what is replaced: the test of what a call gives, prints and writes
 REPLACED = {

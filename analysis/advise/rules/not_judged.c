@@ -56,7 +56,7 @@ static void find_unexplained(struct judging *j)
                  string_format("%.1f %% of the work of rank %lld",
                                percent(worst->part->time[LEAF_UNKNOWN], worst->work), (long long)worst->wall->rank),
                  sampled ? "mark stages (tfrun --functions module:function)"
-                         : "sample the Python stacks: tfrun --sample-hz 50");
+                         : "sample the Python stacks: tfrun, without --sample-hz 0");
 }
 
 void find_unjudged(struct judging *j)
