@@ -70,7 +70,8 @@ def on_driver(directory, name, form):
     (directory / 'script').write_text(f'latency 2us\n*scale* {kernel}\nmemcpy_* {copy}\n')
     slowed = '* 60 sm=900 reasons=0x4\n' if form == 'bad' else ''
     (directory / 'nvml').write_text(f'* 0 sm=1980 reasons=0x0\n{slowed}')
-    more = {'TFI_NVML_HZ': '200', 'SIMNVML_SCRIPT': str(directory / 'nvml')} if name == 'low-clocks' else {}
+    # without samples: the pauses in which the clocks are read would be the larger finding
+    more = {'TFI_NVML_HZ': '200', 'SIMNVML_SCRIPT': str(directory / 'nvml'), 'TFI_SAMPLE_HZ': '0'} if name == 'low-clocks' else {}
     return {'LD_LIBRARY_PATH': str(GPU), 'SIMGPU_SCRIPT': str(directory / 'script'), **more}
 
 
