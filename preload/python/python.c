@@ -43,11 +43,11 @@ static PyObject *namespace;
 static void (*uncaught_function)(PyObject *args); /* atomic */
 static void (*started_function)(void);            /* called once the interpreter runs */
 static bool forked;                               /* the background thread is to be started again */
-static PyObject *forking;                         /* the frame that called os.fork(); not to be used but for comparison */
-static PyObject *awaited, *await_function;        /* names of modules; called with one whose import begins */
-static bool here;                                 /* this process has an interpreter */
-static bool late;                                 /* it was running before this library was loaded */
-static void *interpreter;                         /* owner of these objects */
+static PyObject *forking;                  /* the frame that called os.fork(); not to be used but for comparison */
+static PyObject *awaited, *await_function; /* names of modules; called with one whose import begins */
+static bool here;                          /* this process has an interpreter */
+static bool late;                          /* it was running before this library was loaded */
+static void *interpreter;                  /* owner of these objects */
 
 /* ---- the shim ---- */
 
