@@ -114,7 +114,6 @@ static bool open_trace(void)
         return false;
     }
     describe();
-    tfi_run_has_trace();
     if (tfi_config_has_warnings() && tfi_once("warnings of the environment")) tfi_config_warn();
     tfi_log(tfi_run_dir_is_lost() ? TFI_LOG_WARN : TFI_LOG_INFO, "recording to %s/%s%s", tfi_trace_dir.path, file,
             tfi_run_dir_is_lost() ? ", because the working directory no longer exists; set TFI_OUTPUT_DIR" : "");
@@ -156,7 +155,7 @@ void tfi_after_fork_child(void)
 static void restart(void)
 {
     tfi_log_restart();
-    tfi_torch_restart();
+    if (generations) tfi_torch_restart(); /* else nothing is there, and each page that is written to costs time */
     tfi_background_restart();
     tfi_workers_cpu_restart();
     tfi_nvml_restart();

@@ -218,10 +218,11 @@ static int walk_after(const struct tfi_dir *dir)
     return walk_from(open_at(AT_FDCWD, "/", O_PATH), false);
 }
 
-/* Opens the directory anew, where it is now; the caller owns the lock of the walk. */
+/* Opens the directory anew, where it is now; the caller owns the lock of the walk. Its number tells it from every other one,
+ * so links on the way do no harm. */
 static int find_dir(const struct tfi_dir *dir)
 {
-    int fd = walk_to(dir->path, false), error = errno;
+    int fd = open_at(AT_FDCWD, dir->path, O_PATH | O_DIRECTORY), error = errno;
     if (is_dir(dir, fd)) return fd;
     if (fd >= 0) {
         close_raw(fd);
@@ -312,9 +313,29 @@ static int open_in(struct tfi_dir *dir, const char *name, int flags)
     return fd;
 }
 
-int tfi_dir_list(struct tfi_dir *dir)
+/* The kernel's struct linux_dirent64, which no header has. */
+struct entry {
+    uint64_t inode;
+    int64_t offset;
+    uint16_t bytes;
+    uint8_t type;
+    char name[];
+};
+
+bool tfi_dir_each(struct tfi_dir *dir, bool (*take)(struct tfi_dir *dir, const char *name))
 {
-    return open_in(dir, ".", O_RDONLY | O_DIRECTORY);
+    enum { ROOM = 8192 };
+    char *entries = tfi_map(ROOM);
+    bool taken = false;
+    long bytes;
+    if (!entries) return false;
+    int fd = open_in(dir, ".", O_RDONLY | O_DIRECTORY);
+    while (fd >= 0 && !taken && (bytes = syscall(SYS_getdents64, fd, entries, (size_t)ROOM)) > 0)
+        for (long at = 0; at < bytes && !taken; at += ((const struct entry *)(entries + at))->bytes)
+            taken = take(dir, ((const struct entry *)(entries + at))->name);
+    if (fd >= 0) close_raw(fd);
+    tfi_unmap(entries, ROOM);
+    return taken;
 }
 
 int tfi_dir_create(struct tfi_dir *dir, const char *name, int flags)
@@ -360,17 +381,27 @@ int tfi_dir_open_own(struct tfi_dir *dir, const char *name, int flags, struct st
     return -1;
 }
 
-bool tfi_dir_add_line(struct tfi_dir *dir, const char *name, const char *line)
+int tfi_dir_open_lines(struct tfi_dir *dir, const char *name, uint64_t *size)
 {
     struct stat st;
-    size_t length = strlen(line);
-    int fd = tfi_dir_open_own(dir, name, O_WRONLY | O_APPEND | O_CREAT, &st);
-    if (fd < 0) return false;
+    int fd = tfi_dir_open_own(dir, name, O_RDWR | O_APPEND | O_CREAT, &st);
+    if (fd < 0) return -1;
     if ((st.st_mode & 07777) != MODE) syscall(SYS_fchmod, fd, MODE);
-    bool done =
-        tfi_file_has_room((uint64_t)st.st_size + length) && syscall(SYS_write, fd, line, length) == (long)length;
-    close_raw(fd);
-    return done;
+    *size = (uint64_t)st.st_size;
+    return fd;
+}
+
+ssize_t tfi_lines_read(int fd, char *buf, size_t size)
+{
+    ssize_t bytes = syscall(SYS_pread64, fd, buf, size - 1, 0L);
+    buf[bytes > 0 ? bytes : 0] = 0;
+    return bytes;
+}
+
+bool tfi_lines_add(int fd, const char *line, uint64_t size)
+{
+    size_t length = strlen(line);
+    return tfi_file_has_room(size + length) && syscall(SYS_write, fd, line, length) == (long)length;
 }
 
 /* Reads a file and closes it; takes ownership of `fd`. */

@@ -41,8 +41,8 @@ void tfi_dir_close(struct tfi_dir *dir);
 void tfi_dir_has_mapped(struct tfi_dir *dir, const void *start, size_t bytes);
 /* Reads the status of its file system; false with errno set. */
 bool tfi_dir_system(struct tfi_dir *dir, struct statfs *fs);
-/* Opens the directory to list its names; -1 with errno set. The caller closes it soon. */
-int tfi_dir_list(struct tfi_dir *dir);
+/* Calls `take` with each name in the directory until it returns true; returns whether it did. */
+bool tfi_dir_each(struct tfi_dir *dir, bool (*take)(struct tfi_dir *dir, const char *name));
 
 /* Creates a file in the directory with mode 0600, whatever the umask is; never opens an existing file or follows a
  * link.
@@ -58,9 +58,13 @@ int tfi_dir_open_own(struct tfi_dir *dir, const char *name, int flags, struct st
 /* Reads a small regular file that our user owns, as tfi_read_file() does; EPERM if it is no such file. */
 ssize_t tfi_dir_read(struct tfi_dir *dir, const char *name, char *buf, size_t size);
 
-/* Appends a line to a small file, which it makes if it is missing; false if it is not a regular file of our user. Lines
- * that several processes add at once are all there, in one order. */
-bool tfi_dir_add_line(struct tfi_dir *dir, const char *name, const char *line);
+/* Opens a small file of lines, which it makes if it is missing; -1 if it is not a regular file of our user. `size` gets its bytes.
+ * The caller closes it soon. */
+int tfi_dir_open_lines(struct tfi_dir *dir, const char *name, uint64_t *size);
+/* Reads it from its start, zero-terminated; returns the bytes, or -1. */
+ssize_t tfi_lines_read(int fd, char *buf, size_t size);
+/* Appends a line to the file, which had `size` bytes. Lines that several processes add at once are all there, in one order. */
+bool tfi_lines_add(int fd, const char *line, uint64_t size);
 
 /* A file of ours. Each use checks it, as with a directory. */
 struct tfi_file {

@@ -21,25 +21,18 @@
 #define KEPT_SECONDS 86400
 #define FOUND S_ISVTX
 
-/* The kernel's struct linux_dirent64, which no header has. */
-struct entry {
-    uint64_t inode;
-    int64_t offset;
-    uint16_t bytes;
-    uint8_t type;
-    char name[];
-};
-
 void tfi_leftover_hold(int fd)
 {
     syscall(SYS_flock, fd, LOCK_EX | LOCK_NB);
 }
 
-static void look_at(struct tfi_dir *dir, const char *name)
+static bool look_at(struct tfi_dir *dir, const char *name)
 {
+    char begin[40];
     struct stat st;
-    int fd = tfi_dir_open_own(dir, name, O_RDONLY, &st);
-    if (fd < 0) return;
+    size_t length = tfi_fmt(begin, sizeof begin, "tfinject.%u.", (unsigned)geteuid());
+    int fd = strncmp(name, begin, length) == 0 ? tfi_dir_open_own(dir, name, O_RDONLY, &st) : -1;
+    if (fd < 0) return false;
     if (syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) == 0) {
         if (!(st.st_mode & FOUND)) {
             syscall(SYS_utimensat, fd, NULL, NULL, 0);
@@ -49,24 +42,10 @@ static void look_at(struct tfi_dir *dir, const char *name)
         }
     }
     syscall(SYS_close, fd);
+    return false;
 }
 
 void tfi_leftovers_remove(struct tfi_dir *dir)
 {
-    enum { ROOM = 8192 };
-    char *entries = tfi_map(ROOM);
-    char begin[40];
-    long bytes;
-    size_t length = tfi_fmt(begin, sizeof begin, "tfinject.%u.", (unsigned)geteuid());
-    if (!entries) return;
-    int fd = tfi_dir_list(dir);
-    while (fd >= 0 && (bytes = syscall(SYS_getdents64, fd, entries, (size_t)ROOM)) > 0) {
-        for (long at = 0; at < bytes;) {
-            const struct entry *e = (const struct entry *)(entries + at);
-            if (strncmp(e->name, begin, length) == 0) look_at(dir, e->name);
-            at += e->bytes;
-        }
-    }
-    if (fd >= 0) syscall(SYS_close, fd);
-    tfi_unmap(entries, ROOM);
+    tfi_dir_each(dir, look_at);
 }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/files.h"
@@ -28,7 +29,7 @@
 #include "record/log.h"
 
 #define SAID ".said"
-#define TRACE "a trace" /* not said, but noted: this run has traces */
+#define TRACE ".tfr"
 #define RANKS_START_WITHIN_NS 60000000000u
 
 static struct tfi_lock lock;
@@ -72,10 +73,9 @@ static bool is_said(const char *line, uint64_t kind)
 }
 
 /* The first line in the file that says it; NULL if there is none. */
-static const char *find_line(struct tfi_dir *dir, const char *name, uint64_t kind)
+static const char *find_line(int fd, uint64_t kind)
 {
-    ssize_t bytes = tfi_dir_read(dir, name, room->text, sizeof room->text);
-    if (bytes == (ssize_t)sizeof room->text - 1) tfi_dir_remove(dir, name); /* of many runs */
+    ssize_t bytes = tfi_lines_read(fd, room->text, sizeof room->text);
     for (const char *line = room->text; bytes > 0 && *line; line++) {
         const char *end = strchr(line, '\n');
         if (!end) return NULL;
@@ -85,17 +85,34 @@ static const char *find_line(struct tfi_dir *dir, const char *name, uint64_t kin
     return NULL;
 }
 
+/* Opens the file; removes it first where lines of many runs fill it. */
+static int open_lines(struct tfi_dir *dir, const char *name, uint64_t *size)
+{
+    int fd = tfi_dir_open_lines(dir, name, size);
+    if (fd < 0 || *size < sizeof room->text - sizeof room->line) return fd;
+    syscall(SYS_close, fd);
+    tfi_dir_remove(dir, name);
+    return tfi_dir_open_lines(dir, name, size);
+}
+
 /* True if this process is the first to say it by the file `name`, or if there can be no such file. */
 static bool claim(struct tfi_dir *dir, const char *name, uint64_t kind, bool *possible)
 {
     char *line = room->line;
-    *possible = true;
-    if (find_line(dir, name, kind)) return false;
-    size_t length = tfi_fmt(line, sizeof room->line, "%lx %x %lx %s\n", (unsigned long)kind, (unsigned)tfi_getpid(),
-                            (unsigned long)tfi_realtime_ns(), tfi_run_token());
-    *possible = tfi_dir_add_line(dir, name, line);
-    const char *first = *possible ? find_line(dir, name, kind) : NULL;
-    return !first || strncmp(first, line, length) == 0;
+    uint64_t size;
+    int fd = open_lines(dir, name, &size);
+    *possible = fd >= 0;
+    const char *first = *possible ? find_line(fd, kind) : NULL;
+    bool mine = !first;
+    if (*possible && mine) {
+        size_t length = tfi_fmt(line, sizeof room->line, "%lx %x %lx %s\n", (unsigned long)kind, (unsigned)tfi_getpid(),
+                                (unsigned long)tfi_realtime_ns(), tfi_run_token());
+        *possible = tfi_lines_add(fd, line, size);
+        first = *possible ? find_line(fd, kind) : NULL;
+        mine = !first || strncmp(first, line, length) == 0;
+    }
+    if (fd >= 0) syscall(SYS_close, fd);
+    return mine;
 }
 
 #define MEMORY "/dev/shm"
@@ -162,17 +179,24 @@ void tfi_run_has_child(void)
     if (TFI_UNLIKELY(!is_parent)) is_parent = true;
 }
 
+/* True for a trace that was written to since the run began, which its token tells. The clock of files is up to 10 ms late. */
+static bool is_new_trace(struct tfi_dir *dir, const char *name)
+{
+    enum { LATE_NS = 10000000 };
+    struct stat st;
+    size_t length = strlen(name), tail = strlen(TRACE);
+    if (length < tail || strcmp(name + length - tail, TRACE) != 0 || !tfi_dir_look(dir, name, &st)) return false;
+    const char *began = strchr(tfi_run_token(), '-');
+    uint64_t time = (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
+    return time + LATE_NS >= (began ? strtoul(began + 1, NULL, 16) : tfi_clock_first()->realtime);
+}
+
 /* True if a process of this run has opened a trace in the directory, which still has its name. */
 static bool has_traces(struct tfi_dir *dir)
 {
     struct stat st;
     return tfi_stat(dir->path, &st) == 0 && st.st_dev == dir->device && st.st_ino == dir->inode &&
-           (dir == &tfi_trace_dir || find_line(dir, SAID, number_of(TRACE)));
-}
-
-void tfi_run_has_trace(void)
-{
-    tfi_once(TRACE);
+           (dir == &tfi_trace_dir || tfi_dir_each(dir, is_new_trace));
 }
 
 void tfi_run_ends(const char *reason)
