@@ -104,7 +104,7 @@ bool tfi_samples_finish(void)
     bool is_read = next && read_sample(&last);
     __atomic_store_n(&next, 0, __ATOMIC_RELAXED);
     tfi_lane_close(&lane);
-    if (is_read) tfi_writer_append_own(&last, sizeof last); /* the lane's chunk would start the background thread */
+    if (is_read) tfi_writer_append_last(&last, sizeof last); /* the lane's chunk would start the background thread */
     tfi_unlock(&lock);
     return true;
 }

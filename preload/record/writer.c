@@ -44,6 +44,8 @@ static struct {
     bool begun; /* the start of the file is written */
     bool told_error, told_cap;
     bool ended; /* the footer was written: nothing may follow it */
+    uint32_t last_bytes;
+    uint8_t last_row[TFI_LAST_ROW_BYTES];
 } trace;
 
 static struct {
@@ -395,14 +397,26 @@ void tfi_writer_take(struct tfi_chunk *chunk)
 
 /* ---- the end ---- */
 
+void tfi_writer_append_last(const void *row, uint32_t bytes)
+{
+    if (bytes > sizeof trace.last_row || !tfi_lock(&trace.lock)) return;
+    memcpy(trace.last_row, row, bytes);
+    trace.last_bytes = bytes;
+    tfi_unlock(&trace.lock);
+}
+
 static void append_clock(void)
 {
     struct tfi_clock_pair pair = tfi_clock_read();
-    struct tfi_rec_clock rows[2] = {
-        {{TFI_KIND_clock, sizeof rows[0]}, TFI_CLOCK_MONOTONIC, pair.ticks, pair.monotonic, pair.error},
-        {{TFI_KIND_clock, sizeof rows[0]}, TFI_CLOCK_REALTIME, pair.ticks, pair.realtime, pair.error},
-    };
-    append_library(rows, sizeof rows);
+    struct {
+        struct tfi_rec_clock clock[2];
+        uint8_t last[TFI_LAST_ROW_BYTES];
+    } rows = {.clock = {
+                  {{TFI_KIND_clock, sizeof rows.clock[0]}, TFI_CLOCK_MONOTONIC, pair.ticks, pair.monotonic, pair.error},
+                  {{TFI_KIND_clock, sizeof rows.clock[0]}, TFI_CLOCK_REALTIME, pair.ticks, pair.realtime, pair.error},
+              }};
+    memcpy(rows.last, trace.last_row, trace.last_bytes);
+    append_library(&rows, (uint32_t)(sizeof rows.clock + trace.last_bytes));
 }
 
 static bool append_footer(const char *reason)

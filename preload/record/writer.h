@@ -32,6 +32,10 @@ void tfi_writer_append_rows(struct tfi_chunk *chunk);
 /* Appends one row of the library's own, for a thread that has no chunk. */
 void tfi_writer_append_own(const void *row, uint32_t bytes);
 
+/* Appends one row beside the last clock rows, at the end of the trace: at most TFI_LAST_ROW_BYTES. */
+#define TFI_LAST_ROW_BYTES 64u
+void tfi_writer_append_last(const void *row, uint32_t bytes);
+
 /* The background thread's job: packs and appends the waiting chunks. */
 extern const struct tfi_job tfi_writer_job;
 
