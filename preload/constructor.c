@@ -79,13 +79,14 @@ static void register_handlers(void)
     tfi_thread_variables_constructor();
 }
 
-/* Chooses the run directory, and passes it on to children. */
+/* Chooses the run directory, and passes it on to children. libc reads a file to know the local time: most directories need none. */
 static void choose_run_dir(void)
 {
     char minute[16] = "";
     time_t now = time(NULL);
     struct tm tm;
-    if (localtime_r(&now, &tm)) strftime(minute, sizeof minute, "%Y%m%d_%H%M", &tm);
+    if (!tfi_config.inherited_dir && !tfi_config.output_dir && localtime_r(&now, &tm))
+        strftime(minute, sizeof minute, "%Y%m%d_%H%M", &tm);
     tfi_run_dir_begin(minute);
     tfi_run_dir_pass_on();
 }

@@ -38,12 +38,29 @@ static const struct variable {
 
 #define NAME_BYTES 64
 
+/* The kinds of names that the environment has, one bit each: most variables are not there, and to look for each of them in a
+ * long environment takes longer than all the rest of this file. */
+static uint64_t kinds[4];
+
+static unsigned kind_of(const char *name)
+{
+    const unsigned char *bytes = (const unsigned char *)name;
+    size_t length = strcspn(name, "=");
+    return length ? (bytes[length - 1] * 31u + bytes[length / 2] * 7u + (unsigned)length) % 256 : 0;
+}
+
+static const char *variable_there(const char *name)
+{
+    unsigned kind = kind_of(name);
+    return kinds[kind / 64] >> kind % 64 & 1 ? getenv(name) : NULL;
+}
+
 /* The value of the variable, else of its first alias that is set; `used` becomes the name that was set. */
 static const char *value_of(const struct variable *v, char used[NAME_BYTES])
 {
-    const char *value = getenv(v->name), *aliases = v->aliases;
+    const char *value = variable_there(v->name), *aliases = v->aliases;
     tfi_fmt(used, NAME_BYTES, "%s", v->name);
-    while (!value && tfi_next_name(&aliases, used, NAME_BYTES)) value = getenv(used);
+    while (!value && tfi_next_name(&aliases, used, NAME_BYTES)) value = variable_there(used);
     return value;
 }
 
@@ -53,7 +70,7 @@ static struct tfi_text environment = {environment_room, sizeof environment_room,
 
 static void keep_variable(const char *name)
 {
-    const char *value = getenv(name);
+    const char *value = variable_there(name);
     if (!value) return;
     tfi_text_add(&environment, "env.%s%c", name, 0);
     tfi_text_bytes(&environment, value, strlen(value) + 1);
@@ -217,6 +234,7 @@ static enum tfi_select selection_of(const char *list)
 static void read_environment(void)
 {
     char used[NAME_BYTES];
+    for (char **e = environ; e && *e; e++) kinds[kind_of(*e) / 64] |= UINT64_C(1) << kind_of(*e) % 64;
     for (size_t i = 0; i < TFI_COUNT(variables); i++) {
         const struct variable *v = &variables[i];
         const char *value = value_of(v, used);

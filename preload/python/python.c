@@ -430,8 +430,8 @@ void tfi_python_constructor(void)
 {
     int (*add)(audit_hook *, void *), (*started)(void);
     *(void **)&add = tfi_dlsym(RTLD_DEFAULT, "PySys_AddAuditHook");
-    *(void **)&started = tfi_dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     if (!add) return;
+    *(void **)&started = tfi_dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     here = true;
     late = started && started();
     bool early = started && !late && note_allocation();

@@ -100,7 +100,7 @@ static bool unsuitable(struct tfi_dir *dir)
 
 static void forget_pages(void)
 {
-    texts = (struct grown){0, SLOTS_OFFSET, 0};
+    texts = (struct grown){INFO_OFFSET, SLOTS_OFFSET, INFO_OFFSET};
     slots = (struct grown){SLOTS_OFFSET, STRINGS_OFFSET, SLOTS_OFFSET};
     strings = (struct grown){STRINGS_OFFSET, SMALL_OFFSET, STRINGS_OFFSET};
     small = (struct grown){SMALL_OFFSET, LARGE_OFFSET, SMALL_OFFSET};
@@ -152,6 +152,7 @@ static bool has_room(const struct statfs *fs, uint64_t bytes)
 /* Maps the file and gets the pages of its head, or all of them from a kernel that cannot give single ones. */
 static char *map_pages(int fd)
 {
+    enum { LITTLE_INFO = 4096 };
     struct statfs fs;
     if (fstatfs(fd, &fs) != 0 || syscall(SYS_ftruncate, fd, (long)TFI_POOL_BYTES) != 0) return NULL;
     if (!has_room(&fs, TFI_POOL_BYTES)) { /* the trace itself needs what there is */
@@ -163,8 +164,8 @@ static char *map_pages(int fd)
     /* The kernel would read ahead, and zero thousands of pages that are never used: 4 ms of a process's start. */
     syscall(SYS_madvise, p, (size_t)TFI_POOL_BYTES, MADV_RANDOM);
     forget_pages();
-    if (populate(p, 0, INFO_OFFSET)) {
-        texts.ready = INFO_OFFSET;
+    if (populate(p, 0, INFO_OFFSET + LITTLE_INFO)) {
+        texts.ready = INFO_OFFSET + LITTLE_INFO;
         return p;
     }
     if (errno == EINVAL && syscall(SYS_fallocate, fd, 0, 0L, (long)TFI_POOL_BYTES) == 0) {
