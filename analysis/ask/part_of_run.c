@@ -59,7 +59,7 @@ static void add_edges(struct intervals *when, const struct ranges *r)
     *when = both;
 }
 
-static struct intervals times_of(const struct selection *chosen, const struct process *process)
+struct intervals part_times(const struct selection *chosen, const struct process *process)
 {
     struct intervals when = {0};
     struct choice choice;
@@ -69,7 +69,6 @@ static struct intervals times_of(const struct selection *chosen, const struct pr
     if (choice.by_cycle) restrict_to(&when, &choice.cycles);
     if (choice.by_stage && !choice.outside_wanted) restrict_to_stages(&when, chosen, &process->ranges);
     choice_free(&choice);
-    add_edges(&when, &process->ranges);
     return when;
 }
 
@@ -79,7 +78,8 @@ void part_load(const struct selection *chosen, struct inputs *inputs)
     for (size_t i = 0; i < chosen->processes; i++) {
         struct process *process = &model->process[chosen->process[i] - model->process];
         if (!process->unheld.trace) continue;
-        struct intervals when = times_of(chosen, process);
+        struct intervals when = part_times(chosen, process);
+        add_edges(&when, &process->ranges);
         load_part(process, &model->names, &when, chosen->options->stage.count != 0,
                   &inputs->input[process->input].notes);
         intervals_free(&when);

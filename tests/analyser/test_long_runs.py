@@ -96,7 +96,7 @@ class LongTrace(OpTrace):
             self.w.string(f'{number:06}' + 'x' * 60000)
             self.w.flush_strings()
 
-    def save(self, path, held, order, hurt=False, bad=None, drops=False, bulk=0):
+    def save(self, path, held, order, hurt=False, bad=None, drops=False, bulk=0, counts=(1, 5, 40, 40, 90)):
         """Writes the threads' chunks between each other; `order` shuffles some, and chooses what is damaged and cut.
 
         In every third chunk the column `bad`, (kind, name), is no valid one; with `drops` the records of this kind are
@@ -111,7 +111,7 @@ class LongTrace(OpTrace):
             records = sorted(records, key=lambda r: r.values['time'] + (r.values['duration'] if r.kind == 'op' else 0))
             at = 0
             while at < len(records):
-                count = order.choice([1, 5, 40, 40, 90])
+                count = order.choice(counts)
                 chunks.append((records[at:at + count], thread))
                 at += count
         chunks.sort(key=lambda chunk: chunk[0][-1].values['time'] + order.choice([0, 0, 0, 10 ** 6]))
@@ -192,6 +192,48 @@ def test_operators(tmp_path, tfanalyze, seed):
     held = written(tmp_path / 'held.tfr', seed, held=True, **shape)
     for words in OPS + STAGES + SUMS:
         check(answers(tfanalyze, swept, words), answers(tfanalyze, held, words), words, shape['hurt'])
+
+
+class FlatTrace(LongTrace):
+    """Stages in each other around a few short operators, often with one name, so that an only child is folded into a stage."""
+
+    def stage_of(self, thread, start, end, depth):
+        rng, at = self.rng, start
+        while at < end:
+            stop, name = at + self.grid * rng.choice([1, 2, 7, 30, 120]), rng.choice(['load', 'run', 'run', 'run'])
+            if depth and rng.random() < 0.6:
+                late = self.grid * rng.choice([0, 0, 0, 5])
+                self.ranges += 1
+                self.later_on(thread, rec('range_end', name=self.w.string(name), time=ticks(stop + late), duration=ticks(stop + late - at),
+                                          id=self.ranges, flags=STAGE | (NESTED if rng.random() < 0.9 else ASYNC), thread=thread))
+                self.stage_of(thread, at + self.grid * rng.choice([0, 1, 5]), stop, depth - 1)
+            elif rng.random() < 0.8:
+                for first in range(at, stop, 40 * self.grid):
+                    self.op(name, first, first + self.grid, thread)
+                if rng.random() < 0.3:
+                    self.op(name, at, stop, thread)
+                self.block(at + self.grid // 2, 4096, rng.choice([64, -64]), 0, 0, -1, rng.choice([1, 2]))
+            at = stop + self.grid * rng.choice([0, 3, 40])
+
+
+@pytest.mark.parametrize('seed', range(6))
+def test_operators_of_a_part(tmp_path, tfanalyze, seed):
+    """Of a part of a run only the chunks are read that its rows depend on: with what its stages contain, and with siblings."""
+    paths = []
+    for held in False, True:
+        t = FlatTrace(random.Random(seed), 1000, False, [])
+        for thread in (1, 2):
+            t.stage_of(thread, 1000 * seed, 1_000_000, 3)
+        paths.append(t.save(tmp_path / f'{held}.tfr', held, random.Random(seed), counts=(1, 1, 3)))
+    rng, found = random.Random(seed), 0
+    for _ in range(40):
+        start = rng.randrange(1_000_000)
+        times = [['--from', f'{start / 1e9:.9f}'], ['--to', f'{(start + rng.choice([2000, 10 ** 4, 10 ** 5])) / 1e9:.9f}']]
+        words = ['ops', *sum(rng.choice([times, times, times[:1], times[1:]]), []), *rng.choice([[], [], ['--stage', 'run']]), '--format', 'json', '-j', '1']
+        swept, held = (answers(tfanalyze, path, words) for path in paths)
+        assert swept == held, words
+        found += '"name"' in swept[1]
+    assert found > 20
 
 
 FILTERS = [[], ['--stage', 'run'], ['--stage', '(none)'], ['--from', '0.0005', '--to', '0.0015'], ['--device', '0'], ['--top', '3']]
@@ -299,13 +341,15 @@ def count(path, kind):
                                     'op name'])
 @pytest.mark.parametrize('seed', [1, pytest.param(3, marks=pytest.mark.soak)])
 def test_invalid_columns(tmp_path, tfanalyze, column, seed):
-    """Records with an invalid column are left out and counted, whether the first or the second reading meets it."""
+    """Records with an invalid column are left out and counted, whether the first or the second reading meets it. The second one of
+    `ops` about a part of the run meets only those of the part."""
     bad, shape = tuple(column.split()), {'held': False, 'grid': 1000 if seed % 2 else 997}
     whole = written(tmp_path / 'whole.tfr', seed, **shape)
     spoiled = written(tmp_path / 'spoiled.tfr', seed, bad=bad, **shape)
     without = written(tmp_path / 'without.tfr', seed, bad=bad, drops=True, **shape)
     lacks = count(whole, bad[0]) - count(without, bad[0])
-    met = {'memory allocator': [*OPS, *MEMORY], 'memory stack': MEMORY, 'memory bytes': [*OPS, *MEMORY], 'op name': OPS,
+    whole_run = [words for words in OPS if not {'--from', '--stage'} & set(words)]
+    met = {'memory allocator': [*OPS, *MEMORY], 'memory stack': MEMORY, 'memory bytes': [*whole_run, *MEMORY], 'op name': whole_run,
            'op stack': OPS[6:9]}.get(column, OPS[7:9])
     assert lacks
     for words in met:

@@ -397,6 +397,11 @@ ROWS = [
     # Nothing that a long run frees is freed.
     row('long-runs-free-nothing', 'long_runs.py::test_memory[1]', 'analysis/ask/memory/changes.c',
         'take_block(walk, swept.block);', 'if (swept.block->bytes > 0) take_block(walk, swept.block);'),
+    # A part of a long run lacks siblings of its operators, or what they are in.
+    row('part-without-open-stages', 'long_runs.py::test_operators_of_a_part[1]', 'analysis/ask/ops/needed_times.c',
+        'if (latest->end >= begin) ', 'if (latest->end < begin) '),
+    row('part-without-open-operators', 'long_runs.py::test_operators_of_a_part[1]', 'analysis/ask/ops/needed_times.c',
+        'sweep_widen(events->process, &part);', ''),
     # A thread of a long run is read to the end of its chunk before the others.
     row('sweep-stays-in-one-chunk', 'long_runs.py::test_memory[1]', 'analysis/model/sweep/sweep.c',
         'for (size_t i = 1; i < MIN(s->open, 3); i++) first = MIN(first, s->heap[i]->time);\n', ''),

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/ops/needed_times.h"
 #include "ask/ops/open_events.h"
 #include "ask/ops/op_stacks.h"
 #include "model/join.h"
@@ -21,11 +22,12 @@ struct tally {
     const struct choice *choice;
     const struct attribution *attribution; /* all zero where nothing asks for it */
     struct op_stacks stacks;
-    bool by_stage;       /* --stage is given */
-    bool finds_stages;   /* it is, or rows->each is told them */
-    struct sweep *sweep; /* operators and blocks in the file; NULL: the process holds them */
-    bool takes_all;      /* no option or state leaves out any of these */
-    uint8_t *hidden;     /* of these operators, by name: 0: not known yet, 1: shown, 2: hidden */
+    bool by_stage;           /* --stage is given */
+    bool finds_stages;       /* it is, or rows->each is told them */
+    struct sweep *sweep;     /* operators and blocks in the file; NULL: the process holds them */
+    struct intervals needed; /* the times that it reads */
+    bool takes_all;          /* no option or state leaves out any of these */
+    uint8_t *hidden;         /* of these operators, by name: 0: not known yet, 1: shown, 2: hidden */
     size_t hiddens, hidden_capacity;
     /* The device work of host events. */
     struct bits launched; /* by entry: it launched work */
@@ -301,16 +303,21 @@ static void tally_free(struct tally *a)
     free(a->work);
     free(a->hidden);
     if (a->sweep) sweep_close(a->sweep);
+    intervals_free(&a->needed);
 }
 
-static struct sweep *begin_sweep(const struct op_rows *rows, const struct process *process)
+static struct sweep *begin_sweep(struct tally *a)
 {
+    const struct process *process = a->process;
+    const struct op_rows *rows = a->rows;
     const struct options *options = rows->chosen->options;
+    a->needed = ops_needed_times(&a->events, rows->chosen);
     const struct sweep_wants wants = {.ops = true,
                                       .op_shapes = options->group_ops.shapes,
                                       .op_modules = options->group_ops.modules,
                                       .op_stacks = options->group_ops.stack != 0,
-                                      .blocks = process->unheld.blocks != 0};
+                                      .blocks = process->unheld.blocks != 0,
+                                      .when = &a->needed};
     return sweep_open(process, &rows->chosen->model->names, wants, options->jobs != 1);
 }
 
@@ -333,7 +340,7 @@ void op_rows_add(struct op_rows *rows, struct scope *scope)
     op_events_init(&a.events, process, names);
     if (process->works.table.count && is_kineto) give_by_external_id(&a);
     else if (process->works.table.count) give_by_launch(&a);
-    if (process->unheld.trace) a.sweep = begin_sweep(rows, process);
+    if (process->unheld.trace) a.sweep = begin_sweep(&a);
     else if (options->group_ops.stack) op_stacks_init(&a.stacks, &a.events, names, options->group_ops.stack);
     walk(&a);
     rows->has_memory |= process->blocks.table.count || process->unheld.blocks;

@@ -364,6 +364,30 @@ static __attribute__((noinline)) bool give_of_all(struct sweep *s, struct swept 
     return s->given = true;
 }
 
+/* ---- times ---- */
+
+static bool lies_in(const struct intervals *when, int64_t first, int64_t last)
+{
+    size_t at = intervals_after(when, first);
+    return at < when->count && when->interval[at].start <= last;
+}
+
+void sweep_widen(const struct process *process, struct intervals *when)
+{
+    const struct unheld *u = &process->unheld;
+    struct clock clock = process->clock; /* shares its readings */
+    struct intervals chunks = {0};
+    for (size_t i = 0; i < u->count; i++) {
+        int64_t first = clock_ns(&clock, u->piece[i].first), last = clock_ns(&clock, u->piece[i].last);
+        if (lies_in(when, first, last)) intervals_add_merging(&chunks, first, add_ns(last, 1));
+    }
+    intervals_merge(&chunks);
+    struct intervals both = intervals_union(when, &chunks);
+    intervals_free(&chunks);
+    intervals_free(when);
+    *when = both;
+}
+
 /* ---- interface ---- */
 
 static int by_first(const void *a, const void *b)
@@ -386,7 +410,9 @@ struct sweep *sweep_open(const struct process *process, struct names *names, str
     for (size_t i = 0; i < u->count; i++) {
         const struct unheld_piece *p = &u->piece[i];
         uint32_t records = (wants.ops ? unheld_ops(u, i) : 0) + (wants.blocks ? unheld_blocks(u, i) : 0);
-        if (records) s->place[s->places++] = (struct place){ns(s, p->first), p->piece, p->op, p->block, records};
+        int64_t first = ns(s, p->first);
+        if (!records || (wants.when && !lies_in(wants.when, first, ns(s, p->last)))) continue;
+        s->place[s->places++] = (struct place){first, p->piece, p->op, p->block, records};
     }
     qsort(s->place, s->places, sizeof *s->place, by_first);
     pthread_mutex_init(&s->lock, NULL);

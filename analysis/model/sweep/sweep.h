@@ -4,10 +4,16 @@
  * the first moment of each chunk. The sweep opens chunks in the order of these moments. A chunk is held until all of it
  * was given out: as long as an operator in it lasted. So memory grows with the depth of operators and the number of
  * threads, not with the length of the run.
+ *
+ * A question about a part of the run leaves the other chunks out (`when`). Of 5 million operators and as many blocks,
+ * `ops --from 180 --to 180.1` then takes 0.62 s of user CPU instead of 1.81 s, and `info`, which only counts, 0.54 s. The
+ * first reading stays whole, because info, losses and damage are about the file. `memory` needs all blocks before its
+ * part. The text of a Kineto trace has to be unpacked and scanned in any case.
  */
 #ifndef TFA_SWEEP_H
 #define TFA_SWEEP_H
 
+#include "base/sets/intervals.h"
 #include "model/model.h"
 
 struct swept_op {
@@ -31,6 +37,7 @@ struct swept_block {
 struct sweep_wants {
     bool ops, op_shapes, op_modules, op_stacks, op_scopes;
     bool blocks, block_places, block_stacks; /* places: allocator, kind, address and totals */
+    const struct intervals *when;            /* a merged set; chunks outside it are not read. NULL: all are */
 };
 
 struct swept {
@@ -41,6 +48,10 @@ struct swept {
 /* True if the process's operators and blocks can stay in the file: there is no work or call of a device to join them
  * with. Once it is false, no further record makes it true. */
 bool can_sweep(const struct process *process, const struct trace *trace, struct needs needs);
+
+/* Adds the times of all chunks that lie, at least partly, in `when`, a merged set: no operator of these begins earlier or
+ * ends later. */
+void sweep_widen(const struct process *process, struct intervals *when);
 
 /* `ahead`: a thread of its own reads the file. */
 struct sweep *sweep_open(const struct process *process, struct names *names, struct sweep_wants wants, bool ahead);
