@@ -9,34 +9,15 @@
 
 #include "ask/memory/assign.h"
 #include "ask/memory/categories.h"
-#include "ask/memory/holders.h"
 #include "ask/memory/peaks.h"
 #include "ask/stages/at.h"
 #include "base/command.h"
+#include "commands/memory/memory_answer.h"
 #include "commands/memory/memory_page.h"
 #include "commands/memory/memory_process.h"
 #include "commands/memory/memory_torch.h"
 #include "commands/memory/memory_values.h"
 #include "commands/session.h"
-
-/* The answer about one process. */
-struct answer {
-    struct session *session;
-    const struct process *process;
-    struct scope *scope;
-    const struct choice *choice;
-    bool attributed; /* blocks have their stages */
-    struct memory_reading reading;
-    struct memory_walk changes;
-    uint64_t rows, shown; /* of all processes; shown: those that --top lets through */
-    uint64_t sums[4];     /* totals, by layout */
-    bool lacks_blocks;    /* those outside the selected stages are in no trace */
-    bool lacks_totals;    /* so that the largest of all is unknown */
-    struct pictures pictures;
-    struct assigned assigned;
-    struct assigned_walk *walk; /* NULL: the categories of blocks are unknown */
-    struct assigned_walk walks;
-};
 
 static const char raw_keys[] = "rank,pid,time_us,device,allocator,kind,action,bytes,category,address,"
                                "allocated_bytes,reserved_bytes,stage,stack";
@@ -45,25 +26,10 @@ static const char peak_keys[] =
 static const char leak_keys[] = "stage,rank,pid,device,allocator,kind,blocks,bytes,outliving_blocks,outliving_bytes,"
                                 "leaked_blocks,leaked_bytes,stack";
 static const char oom_keys[] = "rank,pid,time_us,device,allocator,requested_bytes,allocated_bytes,reserved_bytes,"
+                               "device_free_bytes,"
                                "requesting_stage,stage,blocks,bytes,pct,stack";
 
 /* ---- rows ---- */
-
-/* Counts a row; returns false if --top leaves it out. */
-static bool begin_row(struct answer *a)
-{
-    a->rows++;
-    if (a->session->options.top && a->shown >= a->session->options.top) return false;
-    a->shown++;
-    emit_row(&a->session->emit);
-    return true;
-}
-
-static void emit_process(struct answer *a)
-{
-    emit_known(&a->session->emit, "rank", a->process->rank);
-    emit_known(&a->session->emit, "pid", a->process->pid);
-}
 
 /* Text in lines has no head of its own. */
 static void print_head(struct session *session, const char *keys)
@@ -75,7 +41,7 @@ static void print_head(struct session *session, const char *keys)
 
 /* ---- torch's rows ---- */
 
-static bool in_window(const struct answer *a, int64_t time)
+static bool in_window(const struct memory_answer *a, int64_t time)
 {
     return memory_row_chosen(a->choice, time);
 }
@@ -92,7 +58,7 @@ static void emit_categories(struct emit *e, const int64_t *bytes)
     emit_close(e);
 }
 
-static void category_moments(struct answer *a)
+static void category_moments(struct memory_answer *a)
 {
     struct emit *e = &a->session->emit;
     struct category_walk walk;
@@ -100,8 +66,8 @@ static void category_moments(struct answer *a)
     while (category_walk_moment(&walk)) {
         if (!in_window(a, walk.time)) continue;
         a->sums[0] = MAX(a->sums[0], (uint64_t)MAX(walk.total, 0));
-        if (!begin_row(a)) continue;
-        emit_process(a);
+        if (!memory_row_begin(a)) continue;
+        memory_emit_process(a);
         emit_us(e, "time_us", walk.time - a->process->first);
         emit_null(e, "device");
         emit_null(e, "allocator");
@@ -112,15 +78,15 @@ static void category_moments(struct answer *a)
     }
 }
 
-static void category_rows(struct answer *a)
+static void category_rows(struct memory_answer *a)
 {
     struct emit *e = &a->session->emit;
     struct category_walk walk;
     category_walk_init(&walk, a->process);
     while (category_walk_row(&walk)) {
         const struct memory_row *row = &a->process->memory_row[walk.next - 1];
-        if (!in_window(a, row->time < 0 ? a->process->first : row->time) || !begin_row(a)) continue;
-        emit_process(a);
+        if (!in_window(a, row->time < 0 ? a->process->first : row->time) || !memory_row_begin(a)) continue;
+        memory_emit_process(a);
         if (row->time < 0) emit_null(e, "time_us");
         else emit_us(e, "time_us", row->time - a->process->first);
         emit_null(e, "device");
@@ -139,7 +105,7 @@ static void category_rows(struct answer *a)
 }
 
 /* torch's rows have no stages: the whole profile is the only row. */
-static void category_peak(struct answer *a)
+static void category_peak(struct memory_answer *a)
 {
     struct emit *e = &a->session->emit;
     struct category_walk walk;
@@ -156,9 +122,9 @@ static void category_peak(struct answer *a)
         if (row->action == ACTION_DESTROY) sums[1] -= (uint64_t)row->bytes;
     }
     a->sums[0] = MAX(a->sums[0], peak);
-    if (!any || !begin_row(a)) return;
+    if (!any || !memory_row_begin(a)) return;
     emit_text(e, "stage", model_name(&a->session->model, NAME_RUN));
-    emit_process(a);
+    memory_emit_process(a);
     emit_null(e, "device");
     emit_null(e, "allocator");
     emit_null(e, "kind");
@@ -172,32 +138,34 @@ static void category_peak(struct answer *a)
 
 /* ---- blocks over time ---- */
 
-static bool is_chosen(const struct answer *a, const struct memory_change *change)
+static bool is_chosen(const struct memory_answer *a, const struct memory_change *change)
 {
     return memory_change_chosen(&a->changes, a->choice, change);
 }
 
-static void emit_pool(struct answer *a, uint32_t pool)
-{
-    emit_memory_device(&a->session->emit, a->changes.pool[pool].device);
-    emit_name(&a->session->emit, &a->session->model.names, "allocator", a->changes.pool[pool].allocator);
-}
-
-static void emit_same_process(struct answer *a, struct emit_kept *same)
+static void emit_same_process(struct memory_answer *a, struct emit_kept *same)
 {
     if (emit_again(&a->session->emit, same, 0)) return;
-    emit_process(a);
+    memory_emit_process(a);
     emit_keep_end(&a->session->emit, same);
 }
 
-static void emit_same_pool(struct answer *a, struct emit_kept *same, uint32_t pool)
+static void emit_same_pool(struct memory_answer *a, struct emit_kept *same, uint32_t pool)
 {
     if (emit_again(&a->session->emit, same, pool)) return;
-    emit_pool(a, pool);
+    memory_emit_pool(a, pool);
     emit_keep_end(&a->session->emit, same);
 }
 
-static void moments(struct answer *a)
+/* What each device held before the first event is one moment: the last one of these blocks, which stand together. */
+static bool is_moment(const struct memory_answer *a, const struct memory_change *change)
+{
+    const struct blocks *b = &a->process->blocks;
+    size_t next = (size_t)change->block + 1;
+    return !change->is_older || next == b->earlier || b->device[next] != b->device[change->block];
+}
+
+static void moments(struct memory_answer *a)
 {
     struct emit *e = &a->session->emit;
     struct emit_kept process = {0}, pool = {0};
@@ -205,11 +173,11 @@ static void moments(struct answer *a)
     memory_walk_init(&a->changes, &a->reading);
     while ((change = memory_walk_next(&a->changes)) != NULL) {
         const int64_t *bytes = a->walk ? assigned_walk_take(a->walk, &a->changes, change) : NULL;
-        if (!is_chosen(a, change)) continue;
+        if (!is_chosen(a, change) || !is_moment(a, change)) continue;
         if (change->allocated != TOTAL_UNKNOWN) a->sums[0] = MAX(a->sums[0], change->allocated);
-        if (!begin_row(a)) continue;
+        if (!memory_row_begin(a)) continue;
         emit_same_process(a, &process);
-        emit_us(e, "time_us", change->time - a->session->model.start);
+        memory_emit_moment(a, change->time, change->is_older);
         emit_same_pool(a, &pool, change->pool);
         emit_total_bytes(e, "allocated_bytes", change->allocated);
         emit_total_bytes(e, "reserved_bytes", change->reserved);
@@ -221,7 +189,7 @@ static void moments(struct answer *a)
     memory_walk_free(&a->changes);
 }
 
-static void emit_category(struct answer *a, const struct memory_change *change)
+static void emit_category(struct memory_answer *a, const struct memory_change *change)
 {
     bool is_known = a->walk && memory_pool_has_categories(&a->changes.pool[change->pool]);
     const uint8_t *category = change->bytes < 0 ? a->assigned.last : a->assigned.first;
@@ -230,17 +198,18 @@ static void emit_category(struct answer *a, const struct memory_change *change)
 
 /* The parts of a row that the one before has too, as a rule. */
 struct raw_same {
-    struct emit_kept process, pool, action[2], stage;
+    struct emit_kept process, pool, action[NR_ACTIONS], stage;
 };
 
-static void emit_same_action(struct emit *e, struct emit_kept *same, bool creates)
+static void emit_same_action(struct emit *e, struct emit_kept *same, const struct memory_change *change)
 {
-    if (emit_again(e, &same[creates], 0)) return;
-    emit_text(e, "action", memory_actions[creates ? ACTION_CREATE : ACTION_DESTROY]);
-    emit_keep_end(e, &same[creates]);
+    int action = change->is_older ? ACTION_PREEXISTING : change->bytes > 0 ? ACTION_CREATE : ACTION_DESTROY;
+    if (emit_again(e, &same[action], 0)) return;
+    emit_text(e, "action", memory_actions[action]);
+    emit_keep_end(e, &same[action]);
 }
 
-static void emit_same_stage(struct answer *a, struct emit_kept *same, uint32_t stage)
+static void emit_same_stage(struct memory_answer *a, struct emit_kept *same, uint32_t stage)
 {
     uint32_t name = stage == NO_PLACE ? a->choice->outside : a->process->ranges.name[stage];
     if (emit_again(&a->session->emit, same, name)) return;
@@ -248,14 +217,14 @@ static void emit_same_stage(struct answer *a, struct emit_kept *same, uint32_t s
     emit_keep_end(&a->session->emit, same);
 }
 
-static void raw_row(struct answer *a, const struct memory_change *change, struct raw_same *same)
+static void raw_row(struct memory_answer *a, const struct memory_change *change, struct raw_same *same)
 {
     struct emit *e = &a->session->emit;
     emit_same_process(a, &same->process);
-    emit_us(e, "time_us", change->time - a->session->model.start);
+    memory_emit_moment(a, change->time, change->is_older);
     emit_same_pool(a, &same->pool, change->pool);
     emit_memory_kind(e, change->kind);
-    emit_same_action(e, same->action, change->bytes > 0);
+    emit_same_action(e, same->action, change);
     emit_int(e, "bytes", change->bytes);
     emit_category(a, change);
     emit_hex(e, "address", change->address);
@@ -266,21 +235,22 @@ static void raw_row(struct answer *a, const struct memory_change *change, struct
     emit_row_end(e);
 }
 
-static void raw_rows(struct answer *a)
+static void raw_rows(struct memory_answer *a)
 {
     struct raw_same same = {0};
     const struct memory_change *change;
     memory_walk_init(&a->changes, &a->reading);
     while ((change = memory_walk_next(&a->changes)) != NULL)
-        if (is_chosen(a, change) && begin_row(a)) raw_row(a, change, &same);
-    struct emit_kept *all[] = {&same.process, &same.pool, &same.action[0], &same.action[1], &same.stage};
+        if (change->bytes && is_chosen(a, change) && memory_row_begin(a)) raw_row(a, change, &same);
+    struct emit_kept *all[] = {&same.process, &same.pool, &same.stage};
     for (size_t i = 0; i < ARRAY_SIZE(all); i++) emit_kept_free(all[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(same.action); i++) emit_kept_free(&same.action[i]);
     memory_walk_free(&a->changes);
 }
 
 /* ---- peaks ---- */
 
-static void peaks(struct answer *a)
+static void peaks(struct memory_answer *a)
 {
     struct session *session = a->session;
     struct emit *e = &session->emit;
@@ -294,9 +264,9 @@ static void peaks(struct answer *a)
     for (size_t i = 0; i < rows.count; i++) {
         const struct peak_row *row = &rows.row[i];
         if (row->allocated_peak != TOTAL_UNKNOWN) a->sums[0] = MAX(a->sums[0], row->allocated_peak);
-        if (!begin_row(a)) continue;
+        if (!memory_row_begin(a)) continue;
         emit_stage(e, names_get(&session->model.names, row->stage));
-        emit_process(a);
+        memory_emit_process(a);
         emit_memory_device(e, row->device);
         emit_name(e, &session->model.names, "allocator", row->allocator);
         emit_memory_kind(e, row->kind);
@@ -314,109 +284,7 @@ static void peaks(struct answer *a)
     memory_peaks_free(&rows);
 }
 
-/* ---- leaks ---- */
-
-static void leaks(struct answer *a)
-{
-    struct emit *e = &a->session->emit;
-    struct holders rows;
-    a->reading.by_kind = true;
-    memory_walk_init(&a->changes, &a->reading);
-    memory_leaks(&rows, a->choice, &a->changes);
-    for (size_t i = 0; i < rows.count; i++) {
-        const struct holder *row = &rows.holder[i];
-        a->sums[0] += row->outliving_blocks;
-        a->sums[1] += row->outliving_bytes;
-        a->sums[2] += row->unfreed_blocks;
-        a->sums[3] += row->unfreed_bytes;
-        if (!begin_row(a)) continue;
-        emit_stage(e, names_get(&a->session->model.names, row->stage));
-        emit_process(a);
-        emit_pool(a, row->pool);
-        emit_memory_kind(e, a->changes.pool[row->pool].kind);
-        emit_count(e, "blocks", row->blocks);
-        emit_bytes(e, "bytes", row->bytes);
-        emit_count(e, "outliving_blocks", row->outliving_blocks);
-        emit_bytes(e, "outliving_bytes", row->outliving_bytes);
-        emit_count(e, "leaked_blocks", row->unfreed_blocks);
-        emit_bytes(e, "leaked_bytes", row->unfreed_bytes);
-        emit_frames(e, &a->session->model.names, row->stack);
-        emit_row_end(e);
-    }
-    memory_walk_free(&a->changes);
-    holders_free(&rows);
-}
-
 /* ---- refused requests ---- */
-
-static void emit_request(struct answer *a, const struct refusal *refusal, uint32_t stage)
-{
-    const struct blocks *b = &a->process->ooms;
-    const struct model *model = &a->session->model;
-    struct emit *e = &a->session->emit;
-    emit_row(e);
-    emit_process(a);
-    emit_us(e, "time_us", b->time[refusal->request] - model->start);
-    emit_memory_device(e, refusal->device);
-    emit_name(e, &model->names, "allocator", b->allocator[refusal->request]);
-    if (b->bytes[refusal->request] > 0) emit_bytes(e, "requested_bytes", (uint64_t)b->bytes[refusal->request]);
-    else emit_null(e, "requested_bytes");
-    emit_bytes(e, "allocated_bytes", refusal->in_use);
-    emit_total_bytes(e, "reserved_bytes", b->reserved[refusal->request]);
-    emit_name(e, &model->names, "requesting_stage", stage);
-}
-
-static void emit_holder(struct answer *a, const struct refusal *refusal, const struct holder *holder)
-{
-    struct emit *e = &a->session->emit;
-    emit_stage(e, names_get(&a->session->model.names, holder->stage));
-    emit_count(e, "blocks", holder->blocks);
-    emit_bytes(e, "bytes", holder->bytes);
-    emit_pct(e, "pct", refusal->in_use ? 100.0 * (double)holder->bytes / (double)refusal->in_use : NAN);
-    emit_frames(e, &a->session->model.names, holder->stack);
-    emit_row_end(e);
-}
-
-/* Emits the memory beyond the known blocks: it is older than the recording, or was not recorded. */
-static void emit_unknown(struct answer *a, const struct refusal *refusal)
-{
-    struct emit *e = &a->session->emit;
-    uint64_t bytes = refusal->in_use > refusal->known ? refusal->in_use - refusal->known : 0;
-    emit_null(e, "stage");
-    emit_null(e, "blocks");
-    emit_bytes(e, "bytes", bytes);
-    emit_pct(e, "pct", refusal->in_use ? 100.0 * (double)bytes / (double)refusal->in_use : NAN);
-    emit_null(e, "stack");
-    emit_row_end(e);
-}
-
-static void refused(struct answer *a)
-{
-    const struct blocks *b = &a->process->ooms;
-    uint64_t top = a->session->options.top;
-    struct refusals refusals;
-    memory_walk_init(&a->changes, &a->reading);
-    memory_refusals(&refusals, a->choice, &a->changes);
-    for (size_t i = 0; i < refusals.count; i++) {
-        const struct refusal *refusal = &refusals.refusal[i];
-        uint32_t at = stage_at(&a->scope->attribution.finder, b->thread[refusal->request], b->time[refusal->request]);
-        uint32_t stage = at == NO_PLACE ? a->choice->outside : a->process->ranges.name[at];
-        for (size_t k = 0; k < refusal->holders && (!top || k < top); k++) {
-            emit_request(a, refusal, stage);
-            emit_holder(a, refusal, &refusal->holder[k]);
-        }
-        bool has_unknown = a->choice->outside_wanted && (refusal->known < refusal->in_use || !refusal->holders);
-        if (has_unknown) {
-            emit_request(a, refusal, stage);
-            emit_unknown(a, refusal);
-        }
-        a->rows += refusal->holders + has_unknown;
-    }
-    a->sums[0] += refusals.all;
-    a->sums[1] += refusals.count;
-    memory_walk_free(&a->changes);
-    refusals_free(&refusals);
-}
 
 /* Counts the refused requests, whatever the filters choose. */
 static size_t requests(const struct selection *chosen)
@@ -428,12 +296,12 @@ static size_t requests(const struct selection *chosen)
 
 /* ---- the page ---- */
 
-static void draw_rows(struct answer *a)
+static void draw_rows(struct memory_answer *a)
 {
     pictures_add_rows(&a->pictures, a->choice);
 }
 
-static void draw_changes(struct answer *a)
+static void draw_changes(struct memory_answer *a)
 {
     pictures_add_changes(&a->pictures, a->choice, &a->reading, a->walk);
 }
@@ -444,8 +312,8 @@ static const struct layout_of {
     bool by_stage;    /* it needs the stages of blocks */
     bool by_category; /* it shows their categories */
     void (*of_rows)(
-        struct answer *); /* the answer for torch's rows; NULL: neither these rows nor Kineto traces have it */
-    void (*of_blocks)(struct answer *);
+        struct memory_answer *); /* the answer for torch's rows; NULL: neither these rows nor Kineto traces have it */
+    void (*of_blocks)(struct memory_answer *);
     const char *totals[4];
 } layouts[] = {
     [MEMORY_TIMELINE] = {NULL, STYLE_LINES, false, true, category_moments, moments, {"peak_allocated_bytes"}},
@@ -456,9 +324,9 @@ static const struct layout_of {
                       true,
                       false,
                       NULL,
-                      leaks,
+                      memory_answer_leaks,
                       {"outliving_blocks", "outliving_bytes", "leaked_blocks", "leaked_bytes"}},
-    [MEMORY_OOM] = {oom_keys, STYLE_TABLE, true, false, NULL, refused, {"refused", "shown"}},
+    [MEMORY_OOM] = {oom_keys, STYLE_TABLE, true, false, NULL, memory_answer_refused, {"refused", "shown"}},
     [MEMORY_HTML] = {NULL, STYLE_LINES, false, true, draw_rows, draw_changes, {NULL}},
     [MEMORY_PROCESS] = {NULL, STYLE_TABLE, false, false, NULL, NULL, {NULL}},
     [MEMORY_TORCH] = {NULL, STYLE_LINES, false, true, draw_rows, draw_changes, {NULL}}, /* its .html is the page */
@@ -467,7 +335,7 @@ static const struct layout_of {
 /* Kineto traces have totals without threads, torch's rows have neither stages nor addresses. */
 static bool can_answer(const struct layout_of *layout, const struct process *p)
 {
-    return layout->of_rows || strcmp(p->kind, "tfr") == 0 || strcmp(p->kind, "live") == 0;
+    return layout->of_rows || strcmp(p->kind, "tfr") == 0 || strcmp(p->kind, "live") == 0 || is_of_snapshot(p);
 }
 
 /* Reports the processes that the layout has no answer for. Returns false if there are no others. */
@@ -485,7 +353,7 @@ static bool check_processes(struct session *session, const struct layout_of *lay
     return unfit < session->chosen.processes;
 }
 
-static void answer_blocks(struct answer *a, const struct layout_of *layout)
+static void answer_blocks(struct memory_answer *a, const struct layout_of *layout)
 {
     struct session *session = a->session;
     const struct process *p = a->process;
@@ -503,7 +371,7 @@ static void answer_blocks(struct answer *a, const struct layout_of *layout)
     if (a->walk) assigned_free(&a->assigned);
 }
 
-static void answer_process(struct answer *a, const struct layout_of *layout)
+static void answer_process(struct memory_answer *a, const struct layout_of *layout)
 {
     const struct process *p = a->process;
     a->attributed = layout->by_stage || choice_needs_launches(&a->session->options, p);
@@ -516,7 +384,7 @@ static void answer_process(struct answer *a, const struct layout_of *layout)
     scope_end(a->scope);
 }
 
-static void emit_sums(struct answer *a, const struct layout_of *layout)
+static void emit_sums(struct memory_answer *a, const struct layout_of *layout)
 {
     struct emit *e = &a->session->emit;
     emit_totals(e);
@@ -527,7 +395,7 @@ static void emit_sums(struct answer *a, const struct layout_of *layout)
     emit_end(e);
 }
 
-static void answer_all(struct answer *a, const struct layout_of *layout)
+static void answer_all(struct memory_answer *a, const struct layout_of *layout)
 {
     for (size_t i = 0; i < a->session->chosen.processes; i++) {
         a->process = a->session->chosen.process[i];
@@ -539,14 +407,18 @@ static void answer_all(struct answer *a, const struct layout_of *layout)
 
 static void say_nothing_recorded(const struct selection *chosen)
 {
-    size_t kineto = 0;
-    for (size_t i = 0; i < chosen->processes; i++) kineto += is_of_kineto(chosen->process[i]);
+    size_t kineto = 0, snapshots = 0;
+    for (size_t i = 0; i < chosen->processes; i++) {
+        kineto += is_of_kineto(chosen->process[i]);
+        snapshots += is_of_snapshot(chosen->process[i]);
+    }
     complain(NULL, "no memory was recorded; %s",
-             kineto == chosen->processes ? "torch.profiler records it with profile_memory=True"
-                                         : "`mem` in TFI_ACTIVITIES records torch's allocators, `cpu` CUDA's calls");
+             kineto == chosen->processes      ? "torch.profiler records it with profile_memory=True"
+             : snapshots == chosen->processes ? "torch.cuda.memory._record_memory_history() starts it"
+                                              : "`mem` in TFI_ACTIVITIES records torch's allocators, `cpu` CUDA's calls");
 }
 
-static void write_page(struct answer *a, const struct layout_of *layout)
+static void write_page(struct memory_answer *a, const struct layout_of *layout)
 {
     struct session *session = a->session;
     const struct options *o = &session->options;
@@ -581,7 +453,7 @@ void cmd_memory(struct session *session)
 {
     const struct options *o = &session->options;
     const struct layout_of *layout = &layouts[o->memory_layout];
-    struct answer answer = {.session = session};
+    struct memory_answer answer = {.session = session};
     bool is_page = o->memory_layout == MEMORY_HTML || memory_torch_has(o, ".html");
     if (!memory_file_fits(session) || !session_load(session) || !check_processes(session, layout)) return;
     if (o->memory_layout == MEMORY_PROCESS) return memory_process(session);

@@ -229,6 +229,7 @@ static const struct narrow {
 } narrow_kinds[] = {
     {INPUT_DFTRACER, DFTRACER, "a dftracer trace", "dftracer traces", "stages and file I/O"},
     {INPUT_MEMORY, MEMORY_ROWS, "a file of torch's memory rows", "files of memory rows", "blocks"},
+    {INPUT_SNAPSHOT, MEMORY_ROWS, "a memory snapshot of torch", "memory snapshots", "blocks and segments"},
 };
 
 /* Returns the first question that has no meaning for the kind; NULL if there is none. */

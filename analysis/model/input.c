@@ -83,7 +83,8 @@ static void read_json_file(struct work *work, struct input *input)
                      struct process *process, struct notes *notes, atomic_ullong *done);
     } loaders[] = {[INPUT_DFTRACER] = {"dftracer", load_dftracer},
                    [INPUT_FLIGHT] = {"flight", load_flight},
-                   [INPUT_MEMORY] = {"memory", load_memory_rows}};
+                   [INPUT_MEMORY] = {"memory", load_memory_rows},
+                   [INPUT_SNAPSHOT] = {"snapshot", load_snapshot}};
     if (input->kind == INPUT_KINETO) {
         if (!read_kineto(work, input)) process_free(&input->process);
         else set_rank(work, input);

@@ -12,7 +12,7 @@
 
 #include "model/model.h"
 
-enum input_kind { INPUT_OURS, INPUT_KINETO, INPUT_DFTRACER, INPUT_FLIGHT, INPUT_MEMORY };
+enum input_kind { INPUT_OURS, INPUT_KINETO, INPUT_DFTRACER, INPUT_FLIGHT, INPUT_MEMORY, INPUT_SNAPSHOT };
 
 struct input {
     char *path;

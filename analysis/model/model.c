@@ -109,6 +109,11 @@ bool is_of_kineto(const struct process *process)
     return strcmp(process->kind, "kineto") == 0;
 }
 
+bool is_of_snapshot(const struct process *process)
+{
+    return strcmp(process->kind, "snapshot") == 0;
+}
+
 bool is_of_dftracer(const struct process *process)
 {
     return strcmp(process->kind, "dftracer") == 0;
@@ -496,6 +501,7 @@ void process_free(struct process *process)
     free(process->waited);
     map_free(&process->arrows);
     free(process->memory_row);
+    free(process->segment);
     bits_free(&process->unlinked);
     clock_free(&process->clock);
     *process = (struct process){0};

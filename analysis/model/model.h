@@ -8,6 +8,7 @@
 #define TFA_MODEL_H
 
 #include "model/memory/kinds.h"
+#include "model/memory/segment.h"
 #include "model/clock.h"
 #include "model/health/doubts.h"
 #include "model/collective.h"
@@ -151,6 +152,7 @@ struct blocks {
         *other;    /* of BLOCK_MAPPED: the physical memory, or the length that is unmapped; of BLOCK_NONE: the stream */
     uint8_t *kind; /* BLOCK_* */
     struct map untold; /* of a Kineto trace: those without totals, or with impossible ones */
+    size_t earlier; /* of a snapshot: the first ones are older than its events; their time is that of the first event */
 };
 enum { DEVICE_HOST = -1, DEVICE_OTHER = -2 };
 #define TOTAL_UNKNOWN UINT64_MAX
@@ -498,10 +500,12 @@ struct process {
     struct collectives collectives; /* with `collectives` */
     struct stage_times stage_times;
     struct unheld unheld;
-    struct trace *trace;           /* with `traces`, of a trace of ours: its file, which stays open */
-    struct blocks blocks, ooms;    /* ooms: refused allocations */
-    struct blocks grants;          /* with `grants`: device memory, mappings and reserved addresses of CUDA's calls */
-    struct tensors tensors;        /* with `tensors` */
+    struct trace *trace;            /* with `traces`, of a trace of ours: its file, which stays open */
+    struct blocks blocks, ooms;     /* ooms: refused allocations */
+    struct blocks grants;           /* with `grants`: device memory, mappings and reserved addresses of CUDA's calls */
+    struct tensors tensors;         /* with `tensors` */
+    struct memory_segment *segment; /* of a snapshot; with `memory` */
+    size_t segments, segment_capacity;
     struct memory_row *memory_row; /* of torch's memory timeline, in file order; with `all_blocks` */
     size_t memory_rows, memory_row_capacity;
     struct stage_memory *stage_memory;
@@ -553,6 +557,7 @@ void looks_reserve(struct looks *looks, size_t more);
 /* Tell whether the process was read from a PyTorch trace, or from a dftracer one. */
 bool is_of_kineto(const struct process *process);
 bool is_of_dftracer(const struct process *process);
+bool is_of_snapshot(const struct process *process); /* from a memory snapshot of torch */
 /* Tells whether it is one of these: exports read its file again, event by event, with its own times. */
 bool is_of_others(const struct process *process);
 void spans_reserve(struct spans *spans, size_t more);

@@ -576,9 +576,20 @@ ROWS = [
     row('rows-cut-in-silence', 'memory_rows.py::test_damaged_rows[text5-2-ends early]', 'analysis/read/torch/memory_rows.c',
         '    w->damage->cut = true;\n', '    (void)w;\n'),
     # A dump of a stranger takes all memory.
-    row('values-without-end', 'hang_flight.py::test_hostile_pickles[four million values]', 'analysis/read/torch/pickle_in.c',
-        '    m->stack[m->count++] = (struct item){value, is_sealed};\n    return ++m->values <= MOST_VALUES ||',
-        '    m->stack[m->count++] = (struct item){value, is_sealed};\n    return true ||'),
+    row('values-without-end', 'hang_flight.py::test_hostile_pickles[four million values]', 'analysis/read/torch/pickle_machine.c',
+        'return ++m->values <= m->most_values ||', 'return true ||'),
+    # A list that a snapshot uses again and again fills all memory.
+    row('events-count-twice', 'snapshots.py::test_hostile_files[one trace a thousand times]', 'analysis/read/torch/memory_snapshot.c',
+        'if (!is_used_once(r->snapshot))', 'if (is_used_once(r->snapshot) && 0)'),
+    # What was in use before the first event of a ring is not in its totals.
+    row('older-blocks-forgotten', 'snapshots.py::test_a_ring[50]', 'analysis/model/memory/snapshot_trace.c',
+        'if (given == MAP_NONE && block->size) add_older', 'if (given == MAP_NONE && !block->size) add_older'),
+    # A block is freed twice: when that is requested and when it is completed.
+    row('frees-count-twice', 'snapshots.py::test_totals[True-2]', 'analysis/model/memory/snapshot_trace.c',
+        'if (was_requested || ', 'if ((was_requested && 0) || '),
+    # An event of wrong types vanishes in silence.
+    row('wrong-types-in-silence', 'snapshots.py::test_wrong_types[addr-x]', 'analysis/read/torch/snapshot_build.c',
+        'if (list->of) b->snapshot->bad += list->others;', ''),
     # A budget replaces a link that somebody left at its name.
     row('link-as-a-target', 'budget.py::test_where_a_budget_is_written', 'analysis/base/file_out.c',
         '== 0 && !S_ISREG(status.st_mode)) {\n        *why = occupied', '== 0 && S_ISDIR(status.st_mode)) {\n        *why = occupied'),

@@ -159,7 +159,7 @@ static void take_block(struct memory_walk *w, const struct swept_block *b)
     bool unknown = map_get(&w->process->blocks.untold, b->order) != MAP_NONE;
     int64_t device = device_of(w->process, b->device, is_summed, b->kind);
     if (b->kind == BLOCK_MAPPED) device = physical_device(&w->physicals, b->other, device);
-    bool is_apart = w->reading->by_kind || b->kind == BLOCK_LIBC;
+    bool is_apart = (w->reading->by_kind && b->kind != BLOCK_SEGMENT) || b->kind == BLOCK_LIBC;
     uint32_t pool = pool_of(w, device, b->allocator, is_summed, is_apart ? b->kind : BLOCK_NONE);
     uint32_t space = is_summed ? pool_of(w, DEVICE_OTHER, b->allocator, true, BLOCK_NONE) : pool;
     struct memory_change *change = next_change(w); /* field by field, without `gone`: most of it */
@@ -174,6 +174,8 @@ static void take_block(struct memory_walk *w, const struct swept_block *b)
     change->stack = b->stack;
     change->live = 0;
     change->kind = b->kind;
+    change->has_gone = false;
+    change->is_older = b->order < w->process->blocks.earlier;
     if (b->bytes > 0) {
         if (b->kind == BLOCK_PHYSICAL) physical_create(&w->physicals, b->address, device);
         if (b->kind == BLOCK_PHYSICAL) w->physical_allocator = b->allocator;
@@ -184,6 +186,8 @@ static void take_block(struct memory_walk *w, const struct swept_block *b)
         take_freed(w, space, &freed, b->other);
     } else if (b->bytes < 0) {
         release(w, space, change, b->address);
+    } else if (b->kind == BLOCK_SEGMENT) {
+        w->changes++;
     }
 }
 
@@ -271,6 +275,7 @@ void memory_walk_free(struct memory_walk *walk)
 struct belonging memory_change_at(const struct memory_reading *reading, const struct choice *choice,
                                   const struct memory_change *change)
 {
+    if (change->is_older) return (struct belonging){change->time, NO_PLACE, VIA_NONE};
     if (reading->finder)
         return (struct belonging){change->time, stage_at(reading->finder, change->thread, change->time), VIA_NONE};
     if (choice->attribution) return choice->attribution->block[change->block];

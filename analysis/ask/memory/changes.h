@@ -44,13 +44,14 @@ struct memory_live {
 
 struct memory_change {
     int64_t time;
-    int64_t bytes;                /* negative: freed; never 0 */
+    int64_t bytes;                /* negative: freed; 0: of BLOCK_SEGMENT, the totals alone changed */
     uint64_t allocated, reserved; /* of the pool afterwards; TOTAL_UNKNOWN */
     uint64_t address;             /* of the block that is allocated or freed */
     uint32_t block; /* number of the record in file order: the index in process->blocks if they are held */
     uint32_t pool, thread, stack;
     uint32_t live; /* of an allocation: its index in walk->live */
     uint8_t kind;  /* of the block that is allocated or freed */
+    bool is_older; /* than the recording: its time is unknown, and that of the first event stands for it */
     bool has_gone;
     struct memory_live gone; /* of a free its allocation, of an allocation an earlier one at this address, whose end was
                                 not recorded; if has_gone */

@@ -172,7 +172,7 @@ static void follow(struct following *f, const struct choice *choice, int64_t unt
         const struct memory_change *change = f->next;
         note_last(f, change);
         if (change->has_gone) hold(&f->holders, change->gone.holder, change->gone.bytes, -1);
-        if (change->bytes < 0 || !on_device(choice, f->changes, change)) continue;
+        if (change->bytes <= 0 || !on_device(choice, f->changes, change)) continue;
         const struct belonging at = memory_change_at(f->changes->reading, choice, change);
         struct memory_live *live = &f->changes->live[change->live];
         uint32_t stage;

@@ -1,6 +1,6 @@
 /* input_paths.c - finds the traces that the words on the command line name.
  *
- * The content of a file tells whether it is a trace of ours, a Kineto trace or one of dftracer.
+ * The content of a file tells whether it is a trace of ours, one of torch's files or a trace of dftracer.
  */
 #include "model/input.h"
 
@@ -17,6 +17,7 @@
 #include "read/kineto.h"
 #include "read/torch/flight.h"
 #include "read/torch/memory_rows.h"
+#include "read/torch/memory_snapshot.h"
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -210,8 +211,8 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* Adds the flight recorder's dumps of a directory, whose names have no fixed ending. */
-static void add_flights(struct inputs *inputs, const char *directory, int64_t rank)
+/* Adds the flight recorder's dumps and the memory snapshots of a directory, whose names have no fixed ending. */
+static void add_pickles(struct inputs *inputs, const char *directory, int64_t rank)
 {
     struct dirent **entries = NULL;
     int count = file_list(directory, is_visible, &entries);
@@ -221,7 +222,9 @@ static void add_flights(struct inputs *inputs, const char *directory, int64_t ra
         if (is_twin) path[strlen(path) - strlen(".json")] = 0;
         is_twin = is_twin && exists(path);
         if (ends_with(entries[i]->d_name, ".json")) strcat(path, ".json"); /* it was there before */
-        if (!is_twin && is_flight_file(path, FILE_FOUND)) add_json(inputs, path, FILE_FOUND, rank, INPUT_FLIGHT);
+        bool is_snapshot = !is_twin && is_snapshot_file(path, FILE_FOUND);
+        if (is_snapshot) add_json(inputs, path, FILE_FOUND, rank, INPUT_SNAPSHOT);
+        else if (!is_twin && is_flight_file(path, FILE_FOUND)) add_json(inputs, path, FILE_FOUND, rank, INPUT_FLIGHT);
         free(path);
         free(entries[i]);
     }
@@ -245,7 +248,7 @@ static void add_directory(struct inputs *inputs, const char *directory, int64_t 
         free(entries[i]);
     }
     free(entries);
-    if (!count) add_flights(inputs, directory, rank);
+    if (!count) add_pickles(inputs, directory, rank);
     bool found = count || inputs->count > before;
     int others = found ? 0 : add_others(inputs, directory, rank);
     if (!count && inputs->count == before) say_empty(inputs, directory, rank, others);
@@ -257,6 +260,7 @@ static void add_file(struct inputs *inputs, const char *path, int64_t rank)
     if (add_other_kind(inputs, path, FILE_NAMED, rank)) return;
     if (is_dftracer_name(path) || is_dftracer_file(path, FILE_NAMED))
         add_json(inputs, path, FILE_NAMED, rank, INPUT_DFTRACER);
+    else if (is_snapshot_file(path, FILE_NAMED)) add_json(inputs, path, FILE_NAMED, rank, INPUT_SNAPSHOT);
     else if (is_flight_file(path, FILE_NAMED)) add_json(inputs, path, FILE_NAMED, rank, INPUT_FLIGHT);
     else if (is_memory_rows_file(path, FILE_NAMED)) add_json(inputs, path, FILE_NAMED, rank, INPUT_MEMORY);
     else if (kineto_look(path, FILE_NAMED) == LOOK_JSON || is_json_name(path))

@@ -1,4 +1,4 @@
-/* rank_numbers.c - finds the ranks of Kineto traces, and of others by their names. */
+/* rank_numbers.c - finds the ranks of Kineto traces and memory snapshots, and of others by their names. */
 #include "model/inputs/rank_numbers.h"
 
 #include <ctype.h>
@@ -74,7 +74,7 @@ bool rank_of_alone(struct input *input)
         return input->kind != INPUT_KINETO || part_in_name(input->path, part_words[PART_REPLICA]) <= 0;
     process->rank = named;
     if (named >= 0) return true;
-    if (input->kind == INPUT_KINETO) return false;
+    if (input->kind == INPUT_KINETO || input->kind == INPUT_SNAPSHOT) return false;
     process->rank = 0;
     return true;
 }
@@ -151,7 +151,7 @@ static void number_parts(struct open_ranks *open)
 static bool is_one_process(const struct process *a, const struct process *b)
 {
     bool one_host = a->host && b->host ? strcmp(a->host, b->host) == 0 : a->host == b->host;
-    return a->pid == b->pid && one_host;
+    return a->pid >= 0 && a->pid == b->pid && one_host;
 }
 
 /* Nothing states a rank: each process counts by its place. A trace of the same process has the same one. */

@@ -1,4 +1,5 @@
-/* load_kineto.h - fills the model from a Kineto trace, or from a dump of PyTorch's flight recorder or its memory rows. */
+/* load_kineto.h - fills the model from what torch writes: Kineto traces, dumps of its flight recorder, memory rows and
+ * memory snapshots. */
 #ifndef TFA_LOAD_KINETO_H
 #define TFA_LOAD_KINETO_H
 
@@ -33,5 +34,8 @@ bool load_flight_bytes(const char *bytes, size_t length, const char *path, struc
 /* The same from the raw rows of torch's memory timeline. */
 bool load_memory_rows(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
                       struct process *process, struct notes *notes, atomic_ullong *done);
+/* The same from a memory snapshot. */
+bool load_snapshot(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
+                   struct process *process, struct notes *notes, atomic_ullong *done);
 
 #endif

@@ -16,7 +16,8 @@ enum {
     BLOCK_REGISTERED,
     BLOCK_LIBC, /* malloc and mmap of the host */
     BLOCK_KINDS,
-    BLOCK_RETAINED = BLOCK_KINDS /* no block: another handle of physical memory */
+    BLOCK_RETAINED = BLOCK_KINDS, /* no block: another handle of physical memory */
+    BLOCK_SEGMENT /* no block: torch's allocator took memory from the device or gave it back, and its totals changed */
 };
 #define ALLOCATOR_CUDA "cuda"
 #define ALLOCATOR_PHYSICAL "cuda physical memory"
