@@ -413,9 +413,10 @@ static void say_nothing_recorded(const struct selection *chosen)
         snapshots += is_of_snapshot(chosen->process[i]);
     }
     complain(NULL, "no memory was recorded; %s",
-             kineto == chosen->processes      ? "torch.profiler records it with profile_memory=True"
-             : snapshots == chosen->processes ? "torch.cuda.memory._record_memory_history() starts it"
-                                              : "`mem` in TFI_ACTIVITIES records torch's allocators, `cpu` CUDA's calls");
+             kineto == chosen->processes ? "torch.profiler records it with profile_memory=True"
+             : snapshots == chosen->processes
+                 ? "torch.cuda.memory._record_memory_history() starts it"
+                 : "`mem` in TFI_ACTIVITIES records torch's allocators, `cpu` CUDA's calls");
 }
 
 static void write_page(struct memory_answer *a, const struct layout_of *layout)

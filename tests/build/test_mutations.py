@@ -392,7 +392,7 @@ ROWS = [
     row('calls-in-no-stage', 'filters.py::test_operators_and_calls_without_device_records[True]', 'analysis/ask/ops/tally.c',
         'if (a->finds_stages) at.stage = stage_at(', 'if (false) at.stage = stage_at('),
     # What other stages hold counts as memory without a record.
-    row('other-stages-are-unknown', 'memory_answers.py::test_refusals_by_stage', 'analysis/commands/memory.c',
+    row('other-stages-are-unknown', 'memory_answers.py::test_refusals_by_stage', 'analysis/commands/memory/memory_holders.c',
         'a->choice->outside_wanted && (refusal->known', '(refusal->known'),
     # Nothing that a long run frees is freed.
     row('long-runs-free-nothing', 'long_runs.py::test_memory[1]', 'analysis/ask/memory/changes.c',
