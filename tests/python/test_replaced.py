@@ -99,6 +99,7 @@ def described(name, thing):
     return found
 
 found, seen = {}, set()
+collects = gc.isenabled()
 gc.disable()  # it would look through all that is found, again and again
 for name, module in sorted(sys.modules.items()):
     if not issubclass(type(module), types.ModuleType) or name in ('__main__', '__mp_main__'): continue
@@ -112,7 +113,7 @@ for name, module in sorted(sys.modules.items()):
             inside = {str(k): v for k, v in type.__dict__['__dict__'].__get__(value).items()}
             found[place]['names'] = sorted(inside)
             found.update({f'{place}.{k}': described(f'{place}.{k}', v) for k, v in inside.items()})
-gc.enable()
+if collects: gc.enable()
 state = {
     'trace': [str(sys.gettrace()), str(sys.getprofile()), str(threading.gettrace()), str(threading.getprofile())],
     'hooks': [clean(h) for h in (sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook)],
