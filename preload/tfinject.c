@@ -60,12 +60,14 @@
 #include "torch/torch.h"
 
 #define TEXT_BYTES (60u << 10)
+#define SAMPLER_MS 500u
 
 static uint32_t generations; /* given out so far, parents' included */
 static bool ending;          /* a thread is closing the trace */
 static tfi_frame waker;      /* frame of the function that is opening the trace */
 static uint32_t impatient;   /* a thread has waited for the opening in vain */
 static uint64_t not_waited;  /* events not recorded because the trace was not open yet */
+static struct tfi_thread no_thread; /* writes what a thread of the library finds at wake */
 
 /* ---- opening the trace ---- */
 
@@ -125,11 +127,14 @@ struct tfi_life tfi_life;
 
 void tfi_before_fork(void)
 {
-    if (tfi_process->state != TFI_AWAKE || tfi_getpid() != tfi_trace_pid) return;
     int cancel = tfi_cancel_off();
-    tfi_nvml_before_fork(); /* first, because the background thread starts the other one */
-    tfi_sampler_before_fork();
-    tfi_background_before_fork();
+    bool asleep = tfi_sampler_runs_asleep();
+    if (asleep) tfi_sampler_before_fork(); /* first, because it may be waking the process */
+    if (tfi_process->state == TFI_AWAKE && tfi_getpid() == tfi_trace_pid) {
+        tfi_nvml_before_fork(); /* before the background thread, which starts the other one */
+        if (!asleep) tfi_sampler_before_fork();
+        tfi_background_before_fork();
+    }
     tfi_cancel_on(cancel);
 }
 
@@ -170,9 +175,17 @@ static void restart(void)
     tfi_self = NULL;
 }
 
+/* What the calling thread writes with: a thread of the library has no state. */
+static struct tfi_thread *waking_thread(void)
+{
+    if (!tfi_bare_thread_here()) return tfi_self = tfi_thread_attach();
+    tfi_lane_open(&no_thread, tfi_process->gen);
+    return &no_thread;
+}
+
 static void wake(void)
 {
-    if (tfi_config.secure || tfi_is_helper()) {
+    if (tfi_config.secure || tfi_is_helper(tfi_getpid() != tfi_life.started_as)) {
         __atomic_store_n(&tfi_process->state, TFI_OFF, __ATOMIC_RELEASE);
         return;
     }
@@ -193,7 +206,7 @@ static void wake(void)
     __atomic_store_n(&tfi_process->gen, ++generations, __ATOMIC_RELEASE);
     __atomic_store_n(&tfi_process->state, TFI_AWAKE, __ATOMIC_RELEASE);
     if (not_waited) tfi_count_drop(TFI_DROP_LOCKED, __atomic_load_n(&not_waited, __ATOMIC_RELAXED));
-    struct tfi_thread *t = tfi_self = tfi_thread_attach();
+    struct tfi_thread *t = waking_thread();
     if (t) {
         tfi_guard_set(t);
         struct tfi_clock_pair now = tfi_clock_read();
@@ -206,6 +219,7 @@ static void wake(void)
         tfi_startup_awake(t);
         tfi_samples_awake(t);
         tfi_guard_clear(t);
+        if (t == &no_thread) tfi_lane_close(t);
     }
     tfi_cupti_awake();
     tfi_nvml_awake();
@@ -350,6 +364,7 @@ void tfi_life_end(const char *reason)
 {
     uint32_t awake = TFI_AWAKE;
     int error = errno, cancel;
+    if (!tfi_inside) tfi_sampler_ends_asleep(SAMPLER_MS);
     if (tfi_process->state == TFI_NEW) asleep_to_the_end(reason);
     if (tfi_process->state == TFI_NEW || tfi_process->state == TFI_OFF) tfi_run_ends(reason);
     if (tfi_process->state != TFI_AWAKE || tfi_getpid() != tfi_trace_pid || tfi_inside) return;
@@ -383,6 +398,7 @@ void tfi_life_end(const char *reason)
 void tfi_life_resume(void)
 {
     int error = errno;
+    tfi_sampler_resume();
     if (tfi_process->state == TFI_ENDED && tfi_getpid() == tfi_trace_pid && !__atomic_load_n(&ending, __ATOMIC_ACQUIRE))
         __atomic_store_n(&tfi_process->state, TFI_NEW, __ATOMIC_RELEASE);
     tfi_cupti_resume();

@@ -14,7 +14,7 @@
 #include "base/fmt.h"
 #include "base/sys.h"
 
-enum kind { NOTHING, MODULE, SCRIPT, CODE };
+enum kind { NOTHING, MODULE, SCRIPT, CODE, SERVER };
 
 #define HELPER(kind, word, who) {kind, word},
 static const struct {
@@ -66,7 +66,8 @@ static bool is_match(enum kind kind, const char *run, const char *word)
     size_t length = strlen(run), wanted = strlen(word);
     switch (kind) {
     case MODULE: return begins(run, word) && (run[wanted] == 0 || run[wanted] == '.');
-    case CODE: return begins(run, word);
+    case CODE:
+    case SERVER: return begins(run, word);
     case SCRIPT:
         return length >= wanted && strcmp(run + length - wanted, word) == 0 &&
                (length == wanted || run[length - wanted - 1] == '/');
@@ -75,20 +76,23 @@ static bool is_match(enum kind kind, const char *run, const char *word)
     return false;
 }
 
-static bool is_helper(const char *path)
+/* `is_child`: a fork made the process. */
+static bool is_helper(const char *path, bool is_child)
 {
     const char *run = NULL;
     ssize_t bytes = tfi_read_file(path, line, sizeof line);
     if (bytes <= 0) return false;
     enum kind kind = parse(line, line + bytes, &run);
     for (size_t i = 0; kind != NOTHING && i < sizeof helpers / sizeof helpers[0]; i++)
-        if (helpers[i].kind == kind && is_match(kind, run, helpers[i].word)) return true;
+        if ((helpers[i].kind == kind || (helpers[i].kind == SERVER && kind == CODE && !is_child)) &&
+            is_match(kind, run, helpers[i].word))
+            return true;
     return false;
 }
 
-bool tfi_is_helper(void)
+bool tfi_is_helper(bool is_child)
 {
-    return is_helper("/proc/self/cmdline");
+    return is_helper("/proc/self/cmdline", is_child);
 }
 
 /* True if the process was started with this library. Reads only the first 64 KiB of its environment. */
@@ -126,5 +130,5 @@ bool tfi_is_first(void)
     tfi_fmt(path, sizeof path, "/proc/%u/environ", parent);
     if (!has_library(path)) return true;
     tfi_fmt(path, sizeof path, "/proc/%u/cmdline", parent);
-    return is_helper(path);
+    return is_helper(path, false);
 }

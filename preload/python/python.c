@@ -42,6 +42,7 @@ static enum { WAITING, RUNNING, DONE } state;
 static PyObject *namespace;
 static void (*uncaught_function)(PyObject *args); /* atomic */
 static void (*started_function)(void);            /* called once the interpreter runs */
+static pid_t runs_in;                             /* the process in which started_function was called */
 static bool forked;                               /* the background thread is to be started again */
 static PyObject *forking;                  /* the frame that called os.fork(); not to be used but for comparison */
 static PyObject *awaited, *await_function; /* names of modules; called with one whose import begins */
@@ -167,6 +168,7 @@ void tfi_python_at_start(void (*function)(void))
 /* An interpreter runs: looks up what a hooked path needs and may not look up itself. */
 static void tell_started(void)
 {
+    runs_in = tfi_getpid();
     tfi_python_find();
     if (started_function) started_function();
 }
@@ -376,7 +378,8 @@ static int start_pending(void *tries)
     return 0;
 }
 
-/* Called in the parent of os.fork(), which has ended the background thread. From 3.12 on Python warns of a second thread,
+/* Called in the child of os.fork(), where the interpreter begins anew, and in the parent, where the background thread was
+ * ended. From 3.12 on Python warns of a second thread,
  * and some releases count the threads after they have called this: there the caller of os.fork() starts it when it runs
  * on, if it is the main thread, or else the next audit event. */
 PyObject *tfi_builtin_forked(PyObject *self, PyObject *const *args, ssize_t count)
@@ -385,6 +388,10 @@ PyObject *tfi_builtin_forked(PyObject *self, PyObject *const *args, ssize_t coun
     (void)self;
     (void)args;
     (void)count;
+    if (tfi_getpid() != runs_in) {
+        tell_started();
+        return tfi_python_none();
+    }
     const char *minor = strchr(tfi_python.Py_GetVersion(), '.');
     forked = minor && atoi(minor + 1) >= 12;
     if (!forked) start_again();

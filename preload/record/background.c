@@ -121,6 +121,8 @@ void tfi_background_again(void)
 {
     start_if_kept(&background);
     start_if_kept(&caller);
+    for (unsigned i = 0; i < background.nr_jobs; i++)
+        if (background.jobs[i]->again) background.jobs[i]->again();
 }
 
 void tfi_background_signal(void)

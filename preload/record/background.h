@@ -17,6 +17,8 @@ struct tfi_job {
     bool (*calling)(void);
     /* Called when the thread ends; NULL: nothing. */
     void (*last)(void);
+    /* Starts another thread again, which a fork has ended; NULL: there is none. Any thread of the program. */
+    void (*again)(void);
 };
 
 /* For wait(): the milliseconds until `next`, a time of tfi_monotonic_ms(), at least 1 and at most `most`. */
@@ -33,7 +35,7 @@ bool tfi_background_start(void);
 /* Starts it, and lets every clock record start it again after a fork has ended it: a job needs it all the time. */
 void tfi_background_keep(void);
 
-/* Called with each clock record: starts the thread again if it is to be kept. */
+/* Called with each clock record, and after os.fork(): starts the thread again if it is to be kept, and the jobs' own. */
 void tfi_background_again(void);
 
 /* Wakes the thread because there is work. Takes no lock. */

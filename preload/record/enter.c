@@ -63,6 +63,11 @@ void tfi_leave(struct tfi_thread *t)
     tfi_cancel_on(cancel);
 }
 
+void tfi_enter_awake(void)
+{
+    tfi_wake(TFI_WHY_CALL);
+}
+
 #ifdef TFI_TEST_HOOKS
 TFI_EXPORT bool tfi_test_is_inside(void);
 

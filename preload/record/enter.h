@@ -18,6 +18,9 @@ enum tfi_why {
 struct tfi_thread *tfi_enter_from(enum tfi_why why, tfi_frame frame);
 void tfi_leave(struct tfi_thread *thread);
 
+/* Wakes the process from a thread of the library. */
+void tfi_enter_awake(void);
+
 /* Runs our constructor if it has not run yet, for a hook that other libraries' constructors may call earlier. Keeps
  * errno. */
 void tfi_prepare(void);

@@ -45,6 +45,7 @@ void tfi_worker_restart(struct tfi_worker *worker)
     *worker = (struct tfi_worker){.loop = worker->loop,
                                   .calls_others = worker->calls_others,
                                   .is_idle = worker->is_idle,
+                                  .asleep_in = worker->asleep_in,
                                   .signal = worker->signal,
                                   .bare.memory = worker->bare.memory};
 }
@@ -182,7 +183,8 @@ bool tfi_worker_start(struct tfi_worker *worker)
     if (__atomic_load_n(&worker->forking, __ATOMIC_ACQUIRE)) return false;
     bool stopping = __atomic_load_n(&worker->stop, __ATOMIC_ACQUIRE);
     if (__atomic_load_n(&worker->running, __ATOMIC_ACQUIRE) && !stopping) return true;
-    if (tfi_getpid() != tfi_trace_pid) return false; /* a child's thread would keep its parent from ending it */
+    pid_t pid = tfi_getpid(); /* a child's thread would keep its parent from ending it */
+    if (pid != tfi_trace_pid && pid != worker->asleep_in) return false;
     if (!tfi_lock_within(&worker->lock, 0)) return false;
     /* A thread that did not end in time for a fork, because a call hung, must be gone before the next one starts. */
     if (worker->running && stopping) worker->running = !has_ended(worker, 0);

@@ -12,6 +12,7 @@ struct tfi_worker {
     void (*loop)(struct tfi_worker *worker);
     bool calls_others;    /* set by the owner: the loop calls other libraries, so it needs a thread of libc */
     bool is_idle;         /* set by the owner: the loop just returns where all threads of the program have ended */
+    pid_t asleep_in;      /* set by the owner: the process that may have the thread before it wakes; 0: none */
     struct tfi_lock lock; /* held while starting or stopping the thread */
     struct tfi_bare_thread bare;
     uint32_t ended; /* futex of a thread of libc */

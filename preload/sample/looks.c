@@ -19,7 +19,6 @@ enum { AT_ONCE = 256, PAUSE_MS = 250, LOCK_MS = 100, STOP_MS = 50, PAGE = 1024 }
 static struct tfi_lock lock;   /* of all below */
 static struct tfi_thread lane; /* writes the records: not a thread of the program */
 static uint64_t next_ms;       /* when the ring is to be emptied */
-static bool ended;             /* the sampler is not started again */
 static uint32_t *texts[TFI_SAMPLE_TEXTS / PAGE], *stacks[TFI_SAMPLE_STACKS / PAGE]; /* their strings in this trace */
 
 static uint32_t *string_place(uint32_t **pages, uint32_t number)
@@ -91,7 +90,6 @@ static bool work(void)
     if (!tfi_sampler_wanted() || now < next_ms || !tfi_lock_within(&lock, 0)) return false;
     bool more = write_some();
     if (!more) next_ms = now + PAUSE_MS;
-    if (!ended) tfi_sampler_start(); /* a fork has ended it */
     tfi_unlock(&lock);
     return more;
 }
@@ -101,14 +99,15 @@ static unsigned wait_at_most(unsigned most)
     return tfi_sampler_wanted() && tfi_python_here() ? tfi_job_wait(next_ms, most) : most;
 }
 
-const struct tfi_job tfi_looks_job = {.work = work, .wait = wait_at_most};
+const struct tfi_job tfi_looks_job = {.work = work, .wait = wait_at_most, .again = tfi_sampler_start};
 
 /* ---- the life of the process ---- */
 
 void tfi_looks_started(void)
 {
     if (!tfi_sampler_wanted() || !tfi_outside_prepare()) return;
-    tfi_sampler_start();
+    tfi_sampler_restart();
+    tfi_sampler_begin();
 }
 
 void tfi_looks_awake(void)
@@ -121,7 +120,6 @@ void tfi_looks_awake(void)
 void tfi_looks_end(void)
 {
     bool locked = tfi_lock_within(&lock, LOCK_MS);
-    ended = true;
     tfi_sampler_stop(STOP_MS);
     while (locked && write_some()) continue;
     if (locked) tfi_unlock(&lock);
@@ -140,6 +138,5 @@ void tfi_looks_restart(void)
     lock = (struct tfi_lock){0};
     lane.gen = 0;
     next_ms = 0;
-    ended = false;
     tfi_sampler_restart();
 }

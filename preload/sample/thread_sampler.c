@@ -8,6 +8,10 @@
  * (looks.c).
  *
  * Cost. If a look takes more than its share of a processor, the pauses become longer; the periods say so.
+ *
+ * A process that records everything is looked at from the moment that the interpreter runs something, even while it sleeps.
+ * What is found waits in the ring. When the script has run for a second outside imports, this thread wakes the process: a
+ * program that only computes or waits calls no hook.
  */
 #include "sample/thread_sampler.h"
 
@@ -24,6 +28,7 @@
 #include "base/sys.h"
 #include "control/config.h"
 #include "control/schedule.h"
+#include "record/enter.h"
 #include "sample/outside.h"
 #include "record/clock.h"
 #include "record/thread.h"
@@ -42,6 +47,9 @@ enum {
     MOST_NS = 1000000000,
     PTHREAD_TID = 720, /* in libc's descriptor of a thread: its kernel id */
     STATE = 320,
+    WAKES = 1,
+    ENDS = 2,
+    GAP = 4, /* a part of a second: the script has run for no longer between two looks, as where the process was stopped */
 };
 
 /* A thread that the last look found. */
@@ -62,6 +70,9 @@ static uint64_t round_time; /* ticks of the look before; 0: there was none */
 static uint64_t longest;    /* ticks: a period is no longer, but for its last look */
 static bool looking;        /* in a look: the tables are not whole */
 static pid_t owner;         /* the process that all this is of */
+static uint64_t script;     /* ticks that the script has run outside imports while the process slept */
+static bool slept;          /* the last look was at a sleeping process */
+static uint32_t waking;     /* WAKES or ENDS; 0: neither yet */
 
 static void loop(struct tfi_worker *self);
 static struct tfi_worker sampler = {.loop = loop, .is_idle = true};
@@ -76,6 +87,7 @@ bool tfi_sampler_wanted(void)
 static void put_period(const struct tfi_look *look)
 {
     uint64_t at = written;
+    if (slept && tfi_recording_switched) return;
     if (at - __atomic_load_n(&taken, __ATOMIC_ACQUIRE) >= RING) {
         __atomic_add_fetch(&lost, 1, __ATOMIC_RELAXED);
         return;
@@ -198,14 +210,15 @@ static void look_closely(struct seen *s, const char *copy, const struct tfi_gil 
     s->still = s->still && cpu == s->cpu;
 }
 
-static void look_at(uint64_t state, const char *copy, const struct tfi_gil *gil)
+/* Returns the thread's entry; NULL if there is none. */
+static struct seen *look_at(uint64_t state, const char *copy, const struct tfi_gil *gil)
 {
     struct seen *s = entry_of(state, tfi_pointer_in(copy, tfi_outside.layout->id));
     uint64_t cpu;
-    if (!s) return;
+    if (!s) return NULL;
     s->tid = tid_of(s, copy);
     s->round = round_number;
-    if (!tfi_outside_cpu(s->tid, &cpu)) return;
+    if (!tfi_outside_cpu(s->tid, &cpu)) return NULL;
     uint64_t now = tfi_ticks();
     if (!s->last) { /* it has lived for longer than we look */
         s->cpu = cpu;
@@ -223,22 +236,34 @@ static void look_at(uint64_t state, const char *copy, const struct tfi_gil *gil)
         look_closely(s, copy, gil, now, cpu);
     }
     s->last = now;
+    return s;
 }
 
-static void look_at_interpreter(uint64_t interpreter)
+/* Returns the thread that began the interpreter, the last of its list; NULL if it is unknown. */
+static struct seen *look_at_interpreter(uint64_t interpreter)
 {
     const struct tfi_python_layout *o = tfi_outside.layout;
     struct tfi_gil gil = {0};
     uint64_t state = 0;
     char copy[STATE];
-    if (!tfi_outside_pull(&state, interpreter + (uint64_t)o->threads, sizeof state)) return;
+    struct seen *last = NULL;
+    if (!tfi_outside_pull(&state, interpreter + (uint64_t)o->threads, sizeof state)) return NULL;
     for (unsigned i = 0; state && i < MOST_SEEN; i++) {
         tfi_gil_read(&gil, interpreter);
-        if (!tfi_outside_pull(copy, state, tfi_state_bytes())) return;
-        if (tfi_pointer_in(copy, TFI_THREAD_INTERPRETER) != interpreter) return; /* the list has changed */
-        look_at(state, copy, &gil);
+        if (!tfi_outside_pull(copy, state, tfi_state_bytes())) return NULL;
+        if (tfi_pointer_in(copy, TFI_THREAD_INTERPRETER) != interpreter) return NULL; /* the list has changed */
+        last = look_at(state, copy, &gil);
         state = tfi_pointer_in(copy, o->next);
     }
+    return last;
+}
+
+/* Adds the time since the look before, if the thread runs the script: it has frames, and imports nothing. */
+static void count_script(const struct seen *s)
+{
+    uint64_t ran = s && round_time ? s->last - round_time : 0;
+    if (!ran || !s->period.stack || s->period.flags & TFI_SAMPLED_IMPORT) return;
+    script += ran < longest / GAP ? ran : longest / GAP;
 }
 
 static void look_at_all(void)
@@ -248,7 +273,9 @@ static void look_at_all(void)
     unsigned count = tfi_outside_interpreters(interpreter);
     __atomic_store_n(&looking, true, __ATOMIC_RELEASE);
     round_number++;
-    for (unsigned i = 0; i < count; i++) look_at_interpreter(interpreter[i]);
+    struct seen *first = NULL; /* the main interpreter is the last of the list */
+    for (unsigned i = 0; i < count; i++) first = look_at_interpreter(interpreter[i]);
+    if (slept) count_script(first);
     forget_ended();
     round_time = now;
     __atomic_store_n(&looking, false, __ATOMIC_RELEASE);
@@ -264,6 +291,17 @@ static void pause_looking(void)
 }
 
 /* ---- the thread ---- */
+
+static bool is_asleep(void)
+{
+    return __atomic_load_n(&tfi_process->state, __ATOMIC_ACQUIRE) < TFI_AWAKE;
+}
+
+/* True if there will be no records any more. */
+static bool is_over(void)
+{
+    return __atomic_load_n(&tfi_process->state, __ATOMIC_ACQUIRE) > TFI_AWAKE;
+}
 
 /* True if some thread is in a selected stage, and recording is on. */
 static bool is_recorded(void)
@@ -316,6 +354,26 @@ static void take_short_turns(void)
     syscall(SYS_sched_setattr, 0, &turns, 0);
 }
 
+/* True for the first who asks: a process that ends does not wake, and one that wakes ends after that. */
+static bool is_first(uint32_t who)
+{
+    uint32_t nobody = 0;
+    return __atomic_compare_exchange_n(&waking, &nobody, who, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+static void look(void)
+{
+    bool asleep = is_asleep();
+    if (slept && !asleep) { /* what was found so far counts unless a schedule decides: see put_period() */
+        if (tfi_recording_switched) pause_looking();
+        slept = false;
+    }
+    slept = asleep;
+    if (asleep || is_recorded()) look_at_all();
+    else pause_looking();
+    if (asleep && script >= longest && is_first(WAKES)) tfi_enter_awake();
+}
+
 static void loop(struct tfi_worker *self)
 {
     uint64_t due = tfi_monotonic_ns(), cost = 0;
@@ -326,14 +384,13 @@ static void loop(struct tfi_worker *self)
     for (;;) {
         uint32_t signals = tfi_worker_signals(self);
         uint64_t now = tfi_monotonic_ns(), before;
-        if (tfi_worker_must_stop(self) || tfi_worker_is_left_alone(self, &status)) break;
+        if (tfi_worker_must_stop(self) || is_over() || tfi_worker_is_left_alone(self, &status)) break;
         if (now < due) {
             tfi_worker_sleep_ns(self, signals, due - now);
             continue;
         }
         before = tfi_own_cpu_ns();
-        if (is_recorded()) look_at_all();
-        else pause_looking();
+        look();
         cost = cost - cost / 8 + (tfi_own_cpu_ns() - before) / 8;
         due += interval_ns(cost);
         if (due < now) due = now;
@@ -343,16 +400,35 @@ static void loop(struct tfi_worker *self)
 
 /* ---- the life of the process ---- */
 
+bool tfi_sampler_ends_asleep(unsigned ms)
+{
+    return !tfi_sampler_runs_asleep() || is_first(ENDS) || tfi_sampler_stop(ms);
+}
+
+void tfi_sampler_resume(void)
+{
+    uint32_t ends = ENDS;
+    __atomic_compare_exchange_n(&waking, &ends, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
 void tfi_sampler_restart(void)
 {
     if (owner == tfi_getpid()) return;
     tfi_worker_restart(&sampler);
     taken = written;
     lost = round_time = nr_seen = 0;
+    script = waking = 0;
+    slept = false;
     if (places) memset(places, 0, PLACES * sizeof *places);
     if (looking) tfi_sample_tables_lose();
     looking = false;
     owner = tfi_getpid();
+}
+
+void tfi_sampler_begin(void)
+{
+    if (tfi_config.select == TFI_SELECT_ALL && !tfi_config.secure) sampler.asleep_in = tfi_getpid();
+    tfi_sampler_start();
 }
 
 void tfi_sampler_start(void)
@@ -363,6 +439,11 @@ void tfi_sampler_start(void)
 bool tfi_sampler_stop(unsigned ms)
 {
     return tfi_worker_stop(&sampler, ms);
+}
+
+bool tfi_sampler_runs_asleep(void)
+{
+    return sampler.running && sampler.asleep_in == tfi_getpid();
 }
 
 void tfi_sampler_before_fork(void)

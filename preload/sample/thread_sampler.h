@@ -14,7 +14,20 @@ struct tfi_look {
 /* True if this process is to be sampled. */
 bool tfi_sampler_wanted(void);
 
-/* Starts the thread if it does not run. The interpreter runs, and the calling thread is one of the program. */
+/* Lets the thread run in this process even before it wakes, if all of it is recorded. The interpreter runs. */
+void tfi_sampler_begin(void);
+
+/* Called at the end of a process that may sleep: from here on the thread does not wake it. If it does just now, waits at most
+ * `ms` milliseconds; false if it still does. */
+bool tfi_sampler_ends_asleep(unsigned ms);
+
+/* Called where the process goes on, because an exec has failed. */
+void tfi_sampler_resume(void);
+
+/* True if the thread runs in this process, which may sleep. */
+bool tfi_sampler_runs_asleep(void);
+
+/* Starts the thread if it may run and does not. */
 void tfi_sampler_start(void);
 
 /* Ends the thread; waits at most `ms` milliseconds. */

@@ -183,7 +183,7 @@ static bool may_speak(struct tfi_dir *directory, bool python)
 {
     if (tfi_timing_any()) return true;
     if (!directory && (tfi_rank() != 0 || (!tfi_process->worked && !python))) return false;
-    return !tfi_is_helper() && tfi_is_first();
+    return !tfi_is_helper(false) && tfi_is_first();
 }
 
 void tfi_unmatched_report(struct tfi_dir *directory, bool python)

@@ -10,7 +10,7 @@ from conftest import without_start
 
 pytestmark = pytest.mark.slow  # the program must run for a second
 by_version = pythons.by_version()
-INNER_CUT, UNREADABLE, NO_PYTHON, RAN = 1, 4, 8, 1024
+UNREADABLE, NO_PYTHON, RUNNABLE, RAN = 4, 8, 256, 1024
 
 PROGRAM = '''
 import ctypes, json, threading, time
@@ -62,13 +62,14 @@ def impossible(frames, script):
         if file != script:
             continue
         least, most = LINES.get(name, (1, 99))
-        if not least <= line <= most:
+        if line and not least <= line <= most:  # some instructions have none
             return f'{name} has no line {line}'
         # the lambda is on the line that calls it
         wanted = 'count' if name == '<lambda>' else CALLS.get(line)
         if callee and callee[1] == script and callee[0] != wanted:
             return f'line {line} of {name} does not call {callee[0]}'
-    return None if frames[-1][0] in ('<module>', '_bootstrap') else f'{frames[-1][0]} has a caller'
+    is_whole = frames[-1][0] in ('<module>', '_bootstrap') or all(file != script for _, file, _ in frames)  # at exit C code calls others
+    return None if is_whole else f'{frames[-1][0]} has a caller'
 
 
 @by_version
@@ -96,7 +97,7 @@ def check_times(samples, trace):
     for tid in {s['tid'] for s in samples}:
         own = [s for s in samples if s['tid'] == tid]
         assert all(a['time'] + a['duration'] == b['time'] for a, b in zip(own, own[1:]))
-    waits = [s for s in samples if s['tid'] != main and not s['cpu']]
+    waits = [s for s in samples if s['tid'] != main and not s['cpu'] and not s['flags'] & (RUNNABLE | RAN)]
     assert waits and {s['call'] for s in waits} == {202 + 1}
 
 
@@ -104,7 +105,7 @@ def check_answers(analyze, directory, script, inner, outer):
     stage, = without_start(analyze('stages', directory)['rows'])
     assert inner * 1e6 <= stage['cpu_us'] <= outer * 1e6
     answer = analyze('hotspots', directory)
-    rows = {r['name'].split('.')[-1]: r for r in answer['rows']}
+    rows = {r['name'].split('.')[-1]: r for r in answer['rows'] if r['file'] in (script, None)}
     own = rows['count']
     assert answer['rows'][0]['name'] == 'count' and (own['file'], own['stage']) == (script, 'work') and own['line'] in range(3, 7)
     assert rows['work']['total_us'] >= rows['recurse']['total_us'] and own['wall_us'] == own['total_us']
@@ -115,7 +116,7 @@ def check_answers(analyze, directory, script, inner, outer):
     lines = analyze('hotspots', directory, '--by', 'line')['rows']
     assert sum(r['wall_us'] for r in lines if r['name'] == 'count') == pytest.approx(own['wall_us'])
     stages = {r['name']: r for r in analyze('hotspots', directory, '--by', 'stage')['rows']}
-    assert stages['work']['cpu_us'] <= outer * 1e6 + 1
+    assert stages['work']['cpu_us'] <= outer * 1.01e6  # the period in which it begins is its own
     for metric, key in (('wall', 'wall_us'), ('cpu', 'cpu_us'), ('waiting', 'waiting_us')):
         flames = analyze('stacks', directory, '--metric', metric, format=None).out.splitlines()
         total = sum(int(line.rsplit(' ', 1)[1]) for line in flames)

@@ -97,6 +97,7 @@ struct load {
     struct map silence_of;       /* index in process->silence, by serial of the thread */
     struct map device_of_thread; /* the device that it chose last, by serial */
     uint64_t last_clock;         /* ticks */
+    uint64_t first_look;         /* ticks: the start of the first sample; 0: there is none */
     uint64_t unknown;            /* records of kinds that the file does not describe */
     uint64_t budget;             /* limit of records for a file of this size */
 };
