@@ -62,11 +62,11 @@
 #define TEXT_BYTES (60u << 10)
 #define SAMPLER_MS 500u
 
-static uint32_t generations; /* given out so far, parents' included */
-static bool ending;          /* a thread is closing the trace */
-static tfi_frame waker;      /* frame of the function that is opening the trace */
-static uint32_t impatient;   /* a thread has waited for the opening in vain */
-static uint64_t not_waited;  /* events not recorded because the trace was not open yet */
+static uint32_t generations;        /* given out so far, parents' included */
+static bool ending;                 /* a thread is closing the trace */
+static tfi_frame waker;             /* frame of the function that is opening the trace */
+static uint32_t impatient;          /* a thread has waited for the opening in vain */
+static uint64_t not_waited;         /* events not recorded because the trace was not open yet */
 static struct tfi_thread no_thread; /* writes what a thread of the library finds at wake */
 
 /* ---- opening the trace ---- */

@@ -49,7 +49,8 @@ enum {
     STATE = 320,
     WAKES = 1,
     ENDS = 2,
-    GAP = 4, /* a part of a second: the script has run for no longer between two looks, as where the process was stopped */
+    GAP =
+        4, /* a part of a second: the script has run for no longer between two looks, as where the process was stopped */
 };
 
 /* A thread that the last look found. */

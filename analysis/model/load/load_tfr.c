@@ -341,8 +341,7 @@ static void take_span(struct load *load)
         group->number == TFI_KIND_process_sample || group->number == TFI_KIND_sample ||
         group->number == TFI_KIND_startup) {
         load->last_clock = MAX(load->last_clock, to);
-        if (group->number == TFI_KIND_sample)
-            load->first_look = load->first_look ? MIN(load->first_look, from) : from;
+        if (group->number == TFI_KIND_sample) load->first_look = load->first_look ? MIN(load->first_look, from) : from;
         return;
     }
     extend(&load->process->first, &load->process->last, &load->process->has_time, from, to);
@@ -520,7 +519,8 @@ static void end_span(struct load *load)
 {
     struct process *p = load->process;
     if (load->last_clock) {
-        uint64_t first = load->first_look ? load->first_look : load->last_clock; /* of a program that only was sampled */
+        uint64_t first =
+            load->first_look ? load->first_look : load->last_clock; /* of a program that only was sampled */
         if (p->has_time) first = (uint64_t)p->first;
         extend(&p->first, &p->last, &p->has_time, first, load->last_clock);
     }
