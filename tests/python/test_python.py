@@ -97,7 +97,11 @@ def look():
     print(sorted(n for n in sys.modules if n not in ('_ast',)))
     print(sorted(dir(builtins)), sorted(os.environ) == sorted(e for e in os.environ))
 def threading_count():
-    return len(os.listdir('/proc/self/task'))
+    names = []
+    for task in os.listdir('/proc/self/task'):
+        with open('/proc/self/task/%s/comm' % task) as file:
+            names.append(file.read())
+    return len([name for name in names if name != 'tfinject\n'])  # the library's own has that name
 for attempt in range(2):
     try:
         import broken
