@@ -798,6 +798,29 @@ ROWS = [
         "if (*p == '\\'') text_puts(line, \"'\\\\''\");",
         "if (*p == '\\'') text_puts(line, \"'\");"),
 
+    # A program that forks once is not sampled any more.
+    row('no-sampler-after-a-fork', 'samples.py::test_samples_after_a_fork[newest]', 'preload/sample/looks.c',
+        '.again = tfi_sampler_start}', '}'),
+    # A parent that only computes after os.fork() is not watched.
+    row('caller-of-fork-starts-nothing', 'silence.py::test_after_a_fork[newest]', 'preload/python/python.c',
+        'if (tfi_python.PyEval_GetFrame() == forking) start_again();',
+        'if (!forking) start_again();'),
+    # A script that never imports torch leaves no trace.
+    row('plain-script-not-woken', 'plain_scripts.py::test_a_plain_script[newest]', 'preload/sample/thread_sampler.c',
+        'if (asleep && script >= longest && is_first(WAKES)) tfi_enter_awake();',
+        'if (asleep && !longest && is_first(WAKES)) tfi_enter_awake();'),
+    # `import torch` alone leaves a file.
+    row('imports-taken-for-the-script', 'plain_scripts.py::test_scripts_that_leave_no_file[newest]', 'preload/sample/thread_sampler.c',
+        'if (!ran || !s->period.stack || s->period.flags & TFI_SAMPLED_IMPORT) return;',
+        'if (!ran || !s->period.stack) return;'),
+    # What a script did before it was woken is missing.
+    row('samples-before-waking-lost', 'plain_scripts.py::test_imports_before_a_script_ran[newest]', 'preload/sample/thread_sampler.c',
+        'if (slept && tfi_recording_switched) return;',
+        'if (slept) return;'),
+    # The waiting server of multiprocessing leaves a file.
+    row('server-of-forks-recorded', 'plain_scripts.py::test_processes_of_multiprocessing[forkserver-newest]', 'preload/control/helper.c',
+        'helpers[i].kind == SERVER && kind == CODE && !is_child',
+        'helpers[i].kind == SERVER && kind == CODE && is_child'),
 ]
 
 
