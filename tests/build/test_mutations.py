@@ -802,7 +802,7 @@ ROWS = [
     row('no-sampler-after-a-fork', 'samples.py::test_samples_after_a_fork[newest]', 'preload/sample/looks.c',
         '.again = tfi_sampler_start}', '}'),
     # A parent that only computes after os.fork() is not watched.
-    row('caller-of-fork-starts-nothing', 'silence.py::test_after_a_fork[newest]', 'preload/python/python.c',
+    row('caller-of-fork-starts-nothing', 'samples.py::test_samples_after_a_fork[newest]', 'preload/python/python.c',
         'if (tfi_python.PyEval_GetFrame() == forking) start_again();',
         'if (!forking) start_again();'),
     # A script that never imports torch leaves no trace.
