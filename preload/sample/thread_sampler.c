@@ -362,7 +362,7 @@ static bool is_first(uint32_t who)
     return __atomic_compare_exchange_n(&waking, &nobody, who, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-static void look(void)
+static void look_once(void)
 {
     bool asleep = is_asleep();
     if (slept && !asleep) { /* what was found so far counts unless a schedule decides: see put_period() */
@@ -391,7 +391,7 @@ static void loop(struct tfi_worker *self)
             continue;
         }
         before = tfi_own_cpu_ns();
-        look();
+        look_once();
         cost = cost - cost / 8 + (tfi_own_cpu_ns() - before) / 8;
         due += interval_ns(cost);
         if (due < now) due = now;

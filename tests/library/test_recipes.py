@@ -139,7 +139,7 @@ if __name__ == '__main__':
 @pytest.mark.parametrize('way', ['spawn', 'fork'])
 def test_workers_of_a_server(plain, lib, tmp_path, way):
     (tmp_path / 'serve.py').write_text(WORKERS)
-    result = plain([TFRUN, '--functions', '__main__:decode', '--output', 'run', '--', sys.executable, 'serve.py', way])
+    result = plain([TFRUN, '--functions', '__main__:decode', '--sample-hz', '0', '--output', 'run', '--', sys.executable, 'serve.py', way])
     assert result.rc == 0 and ranks(tmp_path / 'run') == [1, 2], result.err
 
 

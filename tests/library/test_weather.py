@@ -265,7 +265,8 @@ def test_dormant(run, name, tmp_path):
 
 def test_dormant_has_one_thread(run):
     script = 'import os; print(len(os.listdir("/proc/self/task")))'
-    assert run([sys.executable, '-c', script], preload=True).out == '1\n'
+    assert run([sys.executable, '-c', script], {'TFI_SAMPLE_HZ': 0}, preload=True).out == '1\n'
+    assert run(['sh', '-c', 'exec ls /proc/self/task'], preload=True).out.count('\n') == 1
 
 
 def test_environment(run):

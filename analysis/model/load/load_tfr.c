@@ -518,12 +518,9 @@ static void lose(struct load *load)
 static void end_span(struct load *load)
 {
     struct process *p = load->process;
-    if (load->last_clock) {
-        uint64_t first =
-            load->first_look ? load->first_look : load->last_clock; /* of a program that only was sampled */
-        if (p->has_time) first = (uint64_t)p->first;
-        extend(&p->first, &p->last, &p->has_time, first, load->last_clock);
-    }
+    if (!load->last_clock) return;
+    uint64_t first = p->has_time ? (uint64_t)p->first : load->first_look; /* of a program that only was sampled */
+    extend(&p->first, &p->last, &p->has_time, first ? first : load->last_clock, load->last_clock);
 }
 
 static void conclude(struct load *load, struct notes *notes)
