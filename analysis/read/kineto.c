@@ -1,9 +1,9 @@
 /* kineto.c - finds the events in the JSON, and the other members of its outermost object.
  *
  * An event is scanned in place in one pass; if the window's end cuts it, it is scanned again once more bytes arrived.
- * An invalid event is left out. The next event begins where the brackets of the invalid one close, behind the next
- * `},` that is followed by `{` and a key of events, or behind the next comma that is followed by `{` and a phase,
- * whichever comes first. One value is read; what follows it is counted as lost.
+ * An invalid event is left out. The next event begins behind the comma where the brackets of the invalid one close, or
+ * behind the next comma that an event with a phase and a time follows, whichever comes first. One value is read; what
+ * follows it is counted as lost.
  */
 #include "read/kineto.h"
 
@@ -14,6 +14,7 @@
 #include "read/kineto_ahead.h"
 #include "read/kineto_event.h"
 #include "read/kineto_parts.h"
+#include "read/stream/containers.h"
 #include "read/stream/stream.h"
 
 enum { LARGEST_MEMBER = 16 << 20 };
@@ -39,6 +40,8 @@ struct walk {
     bool is_json;
     bool only_look; /* stop at the first event */
     bool is_stage;
+    const char *container;  /* what the text is if it is not JSON; NULL: not known */
+    uint64_t tried, passed; /* bytes behind invalid events: scanned in vain, and left behind */
 };
 
 enum outcome { GOOD, CUT, BAD };
@@ -71,10 +74,11 @@ static void give_event(struct walk *r, const struct kineto_event *event)
         event = &own;
     }
     if (__builtin_expect(r->way.has_limits, 0) && is_impossible(&r->way, event)) {
-        r->damage->impossible++;
+        if (!r->damage->impossible++) r->damage->impossible_at = stream_offset(&r->stream, event->raw.at);
         return;
     }
     r->damage->events++;
+    r->damage->at = stream_offset(&r->stream, event->raw.at);
     if (r->sink->event) r->sink->event(r->sink->context, event);
 }
 
@@ -118,38 +122,47 @@ static inline int peek(struct walk *r)
     }
 }
 
-/* The window begins with a `{`: tells whether a key of events follows, or the key of their phase. */
-static bool at_event(struct walk *r, bool by_phase)
+/* The window begins with a `{`: tells whether it begins an event that is whole, with a phase and a time. What fails is
+ * scanned again by the next try, so there is a limit for it; beyond it, and for what is cut, the first key decides. */
+static bool at_event(struct walk *r)
 {
+    enum { LONGEST = 1 << 20, ALLOWED = 1 << 20, TIMES = 4 };
     struct stream *s = &r->stream;
-    bool whole, escaped = false, is_key = false;
-    do {
-        const char *p = json_space(s->at + 1), *end = *p == '"' ? json_string_end(p + 1, &escaped) : p;
-        whole = end + 1 < s->end;
-        struct slice key = {p + 1, (size_t)(end - p - 1)};
-        is_key = whole && *p == '"' && (by_phase ? slice_is(key, "ph") : is_event_key(&r->scanner, key.at, key.length));
-    } while (!whole && s->end - s->at < 256 && more(r));
-    return is_key;
+    struct kineto_event event;
+    const char *stopped, *after = NULL;
+    bool is_cut = true, escaped = false;
+    while (is_cut && r->tried <= ALLOWED + TIMES * r->passed) {
+        after = scan_event(&r->scanner, s->at, &event, &stopped);
+        if (after && after < s->end) return event.phase == 'M' || (event.phase && event.has & HAS_TS);
+        r->tried += (uint64_t)((after ? after : stopped) - s->at) + 1;
+        is_cut = after || s->end - stopped < 3;
+        if (is_cut && (s->end - s->at > LONGEST || !more(r))) break;
+    }
+    if (!is_cut) return false;
+    const char *p = json_space(s->at + 1), *end = *p == '"' ? json_string_end(p + 1, &escaped) : p;
+    return *p == '"' && end < s->end && is_event_key(&r->scanner, p + 1, (size_t)(end - p - 1));
 }
 
-/* Skips from the start of an invalid event to the start of the next item of the list. */
-static void resync(struct walk *r)
+/* Skips from the start of an invalid item to the start of the next event, or to the end of the list. */
+static void resync(struct walk *r, bool is_event)
 {
     struct stream *s = &r->stream;
-    struct json_skipper skipper = {0};
-    char last = 0, before = 0; /* last two characters that are no space */
-    while (s->at < s->end || more(r)) {
+    struct json_skipper skipper = {.depth = !is_event}; /* without its opening bracket it is inside of one */
+    char last = 0;                                      /* last character that is no space */
+    bool is_behind = false; /* the event's own brackets have closed right before that comma */
+    for (; s->at < s->end || more(r); r->passed++) {
         char c = *s->at;
-        if (c == '{' && last == ',' && at_event(r, before != '}')) return;
+        if (c == '{' && last == ',' && (is_behind || at_event(r))) return;
+        c = *s->at; /* at_event may have moved the window */
         bool closed = json_skip_piece(&skipper, s->at, s->at + 1) != NULL;
-        before = (unsigned char)c > ' ' ? last : before;
+        is_behind &= (unsigned char)c <= ' ' || (c == ',' && last == '}');
         last = (unsigned char)c > ' ' ? c : last;
         s->at++;
-        if (closed) {
-            int next = peek(r);
-            if (next == ',' || next == ']' || next < 0) return;
-            skipper = (struct json_skipper){.depth = 1}; /* brackets are unreliable: the pattern decides */
-        }
+        if (!closed) continue;
+        int next = c == '}' ? peek(r) : 0;
+        if (next == ']' || next < 0) return;
+        is_behind = next == ',';
+        skipper = (struct json_skipper){.depth = 1}; /* brackets are unreliable: the pattern decides */
     }
 }
 
@@ -193,7 +206,8 @@ static bool read_item(struct walk *r, int first)
             outcome = take_event(r, &after);
         } else {
             after = json_skip(s->at, &stopped);
-            outcome = after && after < s->end ? GOOD : stopped >= s->end || after ? CUT : BAD;
+            const char *next = after ? json_space(after) : stopped;
+            outcome = next >= s->end ? CUT : after && (*next == ',' || *next == ']') ? GOOD : BAD;
             if (outcome == GOOD) lose_item(r, s->at);
         }
         if (outcome == GOOD) {
@@ -202,7 +216,7 @@ static bool read_item(struct walk *r, int first)
         }
         if (outcome == BAD) {
             lose_item(r, s->at);
-            resync(r);
+            resync(r, first == '{');
             return true;
         }
         if (too_large(r, r->largest)) {
@@ -369,8 +383,10 @@ static void judge_text(const struct walk *r, struct notes *notes)
                   (unsigned long long)d->bad, events + d->bad, (unsigned long long)d->bad_at);
     }
     if (d->impossible) {
-        notes_add(notes, LOSS, "%llu events have impossible times, zero or far from all others, and were left out",
-                  (unsigned long long)d->impossible);
+        notes_add(notes, LOSS,
+                  "%llu events have impossible times, zero or far from all others, and were left out (the first at "
+                  "byte %llu)",
+                  (unsigned long long)d->impossible, (unsigned long long)d->impossible_at);
     }
     if (r->behind) {
         notes_add(notes, LOSS,
@@ -388,7 +404,8 @@ static bool judge(const struct walk *r, struct notes *notes)
     const char *empty = r->stream.total ? "" : " (it is empty)";
     if (!r->is_json) {
         judge_file(r, notes);
-        notes_add(notes, UNUSABLE, "is not a trace: it is not JSON%s", empty);
+        if (r->container) notes_add(notes, UNUSABLE, "unpacks to what is %s", r->container);
+        else notes_add(notes, UNUSABLE, "is not a trace: it is not JSON%s", empty);
         return false;
     }
     if (!r->has_events || (r->is_list && !r->has_phase && r->damage->events + r->damage->bad)) {
@@ -416,6 +433,7 @@ static void read_all(struct walk *r)
         c = peek(r);
     }
     r->is_json = c == '{' || c == '[';
+    if (!r->is_json && c >= 0) r->container = container_in(r->stream.at, (size_t)(r->stream.end - r->stream.at));
     if (r->is_json) r->stream.at++;
     if (c == '{') {
         read_object(r);

@@ -53,14 +53,16 @@ struct kineto_sink {
 
 /* Result of reading, with the damage found. */
 struct kineto_damage {
-    uint64_t events;     /* events read */
-    uint64_t bad;        /* invalid events, which were left out */
-    uint64_t bad_at;     /* offset of the first one in the JSON */
-    uint64_t impossible; /* events beyond the limits of times, which were left out */
-    bool cut;            /* the file ends too early */
-    uint64_t cut_at;     /* bytes of JSON read up to the cut */
-    bool broken;         /* the file is damaged in another way */
-    bool in_doubt;       /* read it again with way->exact: this reading does not count, and has added no notes */
+    uint64_t events;        /* events read */
+    uint64_t at;            /* offset in the JSON of the event that the sink gets */
+    uint64_t bad;           /* invalid events, which were left out */
+    uint64_t bad_at;        /* offset of the first one in the JSON */
+    uint64_t impossible;    /* events beyond the limits of times, which were left out */
+    uint64_t impossible_at; /* as bad_at */
+    bool cut;               /* the file ends too early */
+    uint64_t cut_at;        /* bytes of JSON read up to the cut */
+    bool broken;            /* the file is damaged in another way */
+    bool in_doubt;          /* read it again with way->exact: this reading does not count, and has added no notes */
 };
 
 /* Returns false if the file is unusable (not a trace, cannot be opened); a note gives the reason. Damage adds notes

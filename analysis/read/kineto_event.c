@@ -1,7 +1,8 @@
 /* kineto_event.c - scans an event in place in one pass, member by member.
  *
  * Keys may come in any order. If a member appears twice, the last one counts. Other members are skipped.
- * torch_npu gives the tasks of its devices no category; they get one here, so that all readers know them.
+ * torch_npu gives the tasks of its devices no category, and the export of a list of FunctionEvents has none at all; they
+ * get one here, so that all readers know them.
  */
 #include "read/kineto_event.h"
 
@@ -288,6 +289,17 @@ static void take_task(struct kineto_event *event)
     event->has |= HAS_DEVICE;
 }
 
+/* ---- the export of a list of events ---- */
+
+/* FunctionEvents of torch.autograd's profilers are exported without categories: the row says where they ran. */
+static void take_function(struct kineto_event *event)
+{
+    const char *category = slice_is(event->pid_text, "CPU functions")    ? "cpu_op"
+                           : slice_is(event->pid_text, "CUDA functions") ? "kernel"
+                                                                         : NULL;
+    if (category && event->phase == 'X') event->category = (struct slice){category, strlen(category)};
+}
+
 const char *scan_event(struct kineto_scanner *s, const char *p, struct kineto_event *event, const char **stopped)
 {
     const char *start = p;
@@ -300,6 +312,7 @@ const char *scan_event(struct kineto_scanner *s, const char *p, struct kineto_ev
     if (p && __builtin_expect(s->escaped_name || s->escaped_category, 0)) resolve_escapes(s, event);
     if (p) event->raw = (struct slice){start, (size_t)(p - start)};
     if (p && !event->category.at) take_task(event);
+    if (p && !event->category.at && event->pid_text.at) take_function(event);
     return p;
 }
 

@@ -1,5 +1,6 @@
 """test_answers - situations of public reports in which an answer was wrong and sure of itself, and their siblings."""
 
+import gzip
 import json
 import os
 import pickle
@@ -174,7 +175,9 @@ def test_launches_that_nothing_links(analyze, tmp_path):
 # ---- other files ----
 
 KINDS = {'zstd': b'\x28\xb5\x2f\xfd', 'xz': b'\xfd7zXZ\0', 'bzip2': b'BZh9', 'lz4': b'\x04\x22\x4d\x18', 'zip': b'PK\x03\x04',
-         'SQLite': b'SQLite format 3\0', 'UTF-16': b'\xff\xfe{\0', 'Perfetto': b'\x0a\x80\x01\x08', 'tar': bytes(257) + b'ustar'}
+         'SQLite': b'SQLite format 3\0', 'UTF-16': b'\xff\xfe{\0', 'Perfetto': b'\x0a\x80\x01\x08\x01', 'tar': bytes(257) + b'ustar',
+         'UTF-16LE': '{"traceEvents"'.encode('utf-16-le'), 'UTF-16BE': '[{"ph"'.encode('utf-16-be'), 'UTF-32': '{"traceEvents"'.encode('utf-32'),
+         'UTF-32LE': '{"traceEvents"'.encode('utf-32-le'), 'lzma': b'\x5d\0\0\x80\0', 'HDF5': b'\x89HDF\r\n\x1a\n', 'Parquet': b'PAR1'}
 
 
 @pytest.mark.parametrize('kind', KINDS)
@@ -183,6 +186,31 @@ def test_files_of_other_kinds(analyze, tmp_path, kind):
     path.write_bytes(KINDS[kind] + b'rest of it')
     err = analyze('timeline', path, rc=1, format=None).err
     assert kind.lower() in err.replace(str(path), '').lower() and ';' in err
+
+
+def test_what_a_gz_holds(analyze, tmp_path):
+    (tmp_path / 'a.tar.gz').write_bytes(gzip.compress(KINDS['tar'] + bytes(9)))
+    (tmp_path / 'b.json.gz').write_bytes(gzip.compress(KINDS['zstd'] + bytes(9)))
+    for name, kind in (('a.tar.gz', 'a tar archive'), ('b.json.gz', 'compressed with zstd')):
+        assert f'{name}: unpacks to what is {kind}' in analyze('timeline', tmp_path / name, rc=1, format=None).err
+
+
+def test_our_own_pftrace(analyze, tmp_path):
+    path = Trace().call(1, 1).kernel('k', 5, 5, 1).write(tmp_path / 'a.json')
+    said = analyze('export', 'pftrace', path, '--output', tmp_path / 'a.pftrace', format=None).err
+    assert not said and not analyze('merge', path, format=None).err  # there are no other inputs to say something of
+    assert 'Perfetto' in analyze('timeline', tmp_path / 'a.pftrace', rc=1, format=None).err
+
+
+def test_the_list_of_a_legacy_profiler(analyze, tmp_path):
+    """FunctionEvents as torch.autograd's profilers export them: no categories, and rows that say where they ran."""
+    events = [{'name': name, 'ph': 'X', 'ts': ts, 'dur': dur, 'tid': tid, 'pid': pid, 'args': {}} for name, ts, dur, tid, pid in (
+        ('aten::mm', 1.5, 20, 1, 'CPU functions'), ('aten::empty', 2, 3, 1, 'CPU functions'), ('gemm', 9, 11, 0, 'CUDA functions'))]
+    events.append({'name': 'gemm', 'ph': 's', 'ts': 2, 'tid': 1, 'pid': 'CPU functions', 'id': 0, 'cat': 'cpu_to_cuda', 'args': {}})
+    (tmp_path / 'legacy.json').write_text(json.dumps(events))
+    rows = {r['name']: r['self_cpu_us'] for r in analyze('ops', tmp_path / 'legacy.json')['rows']}
+    assert (rows['aten::mm'], rows['aten::empty']) == (17, 3)
+    assert [(r['name'], r['total_us']) for r in analyze('breakdown', tmp_path / 'legacy.json')['rows']] == [('gemm', 11)]
 
 
 @pytest.mark.parametrize('name', ['rank1.pt.trace.json.zst', 'rank1.json.xz', 'rank1.json.bz2'])

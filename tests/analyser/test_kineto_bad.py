@@ -177,6 +177,50 @@ def test_content(program, tmp_path, case):
     check(program, path, case)
 
 
+def test_places_of_faults(analyze, tmp_path):
+    """Each message about events that were left out has the byte at which the first of them begins."""
+    for number, fault in enumerate((strange(dur=None), strange(ts=None), strange(dur='-5'), strange(ts='1e300'), '{"ph":"X","name":}')):
+        text = between(fault)
+        (tmp_path / f'{number}.json').write_text(text)
+        assert f'(the first at byte {text.index(fault)})' in analyze('info', tmp_path / f'{number}.json', rc=3, format=None).err
+
+
+def wreck(random, event):
+    """An event with one byte changed, removed or added, with its end cut off, or with a piece missing."""
+    at, kind = random.randrange(1, len(event)), random.choice(('change', 'remove', 'add', 'cut', 'gap'))
+    byte = random.choice('{}[]",:x0')
+    end = random.randrange(at, len(event)) if kind == 'gap' else at + (kind in ('change', 'remove'))
+    return event[:at] + (byte if kind in ('change', 'add') else '') + ('' if kind == 'cut' else event[end:])
+
+
+def test_neighbours_of_a_broken_event(analyze, tmp_path):
+    """Whatever is wrong with one event, all others are read, and it is counted as lost, or read where the fault hides nothing. Only
+    an event that is cut inside of a list makes the rest of the file items of that list."""
+    path, asked = tmp_path / 'wreck.json', 0
+    orders = ('ph', 'cat', 'name', 'pid', 'tid', 'ts', 'dur', 'args'), ('name', 'ts', 'dur', 'ph', 'cat', 'pid', 'tid', 'args'), \
+        ('args', 'name', 'cat', 'ph', 'ts', 'dur', 'pid', 'tid')
+    for seed in range(150):
+        source = random.Random(seed)
+        order, indent, k, events = source.choice(orders), source.choice((None, 1)), source.randrange(1, 5), []
+        for i in range(7):
+            event = {'ph': 'X', 'cat': 'kernel', 'name': f'k{i}', 'pid': 0, 'tid': 7, 'ts': 100 * i, 'dur': 5,
+                     'args': {'device': 0, 'stream': 7, 'text': 'a\\b"c', 'dims': {'x': 1}}}
+            events.append(json.dumps({key: event[key] for key in order}, indent=indent))
+        events[k] = wreck(source, events[k])
+        path.write_text(listed(*events))
+        try:
+            json.loads(path.read_text())
+            continue
+        except ValueError:
+            asked += 1
+        found = {row['name'] for row in analyze('breakdown', path, rc=None)['rows']}
+        assert {f'k{i}' for i in range(7) if i != k} <= found, (seed, events[k])
+        answer = analyze('info', path, rc=None)
+        read = sum(sum(r['events'].values()) for r in answer['rows'])
+        assert read + lost_of(answer) in (7, 8) and (read == 7 or lost_of(answer)), (seed, events[k])
+    assert asked > 60
+
+
 def test_a_broken_member_is_not_believed(analyze, tmp_path):
     """Of a text with a quote that torch does not escape nothing is shown; the members around it are."""
     path = tmp_path / 'trace.json'

@@ -52,7 +52,7 @@ static void say_clocks(const struct each *each)
                  "%zu hosts share too few collectives: their times of day are taken as they are, and differ by what "
                  "their clocks differ",
                  kept);
-    for (size_t i = 0; i < chosen->processes && clock->unknown; i++) {
+    for (size_t i = 0; i < chosen->processes && clock->unknown && chosen->processes > 1; i++) {
         if (clock->process[i].source != CLOCK_UNKNOWN) continue;
         complain(chosen->process[i]->path,
                  "has no time of day (baseTimeNanoseconds) and shares too few collectives with the others%s: %s",

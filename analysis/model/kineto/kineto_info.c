@@ -11,7 +11,7 @@ enum { MOST_LABELS = 1 << 16, MOST_PAIRS = 1 << 20, LONGEST_VALUE = 4096 };
 
 /* ---- faults ---- */
 
-void faults_conclude(const uint64_t count[NO_FAULT], struct process *process, struct notes *notes)
+void faults_conclude(const struct faults *faults, struct process *process, struct notes *notes)
 {
     static const char *const causes[NO_FAULT][2] = {
         [NO_TIME] = {"no_time", "have no time"},
@@ -20,9 +20,13 @@ void faults_conclude(const uint64_t count[NO_FAULT], struct process *process, st
         [BAD_TIME] = {"bad_time", "have a time outside the range of a trace"},
     };
     for (size_t i = 0; i < NO_FAULT; i++) {
-        process_lose(process, causes[i][0], count[i], true);
-        if (count[i])
-            notes_add(notes, LOSS, "%llu events %s and were left out", (unsigned long long)count[i], causes[i][1]);
+        char place[64] = "";
+        process_lose(process, causes[i][0], faults->count[i], true);
+        if (faults->place[i])
+            snprintf(place, sizeof place, " (the first at byte %llu)", (unsigned long long)faults->place[i] - 1);
+        if (faults->count[i])
+            notes_add(notes, LOSS, "%llu events %s and were left out%s", (unsigned long long)faults->count[i],
+                      causes[i][1], place);
     }
 }
 

@@ -29,8 +29,11 @@ void threads_free(struct threads_seen *threads);
 
 /* Why an event of another profiler is left out. */
 enum event_fault { NO_TIME, NO_DURATION, NEGATIVE_DURATION, BAD_TIME, NO_FAULT };
+struct faults {
+    uint64_t count[NO_FAULT], place[NO_FAULT]; /* place: of the first one in the JSON, plus 1; 0: unknown */
+};
 /* Reports the events left out, by fault. */
-void faults_conclude(const uint64_t count[NO_FAULT], struct process *process, struct notes *notes);
+void faults_conclude(const struct faults *faults, struct process *process, struct notes *notes);
 
 struct kineto_info {
     int64_t base; /* nanoseconds since 1970 */

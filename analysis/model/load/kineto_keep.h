@@ -37,10 +37,11 @@ struct kineto_load {
     struct kineto_info info;
     struct kineto_comm comm;
     struct npu_tasks npu;
-    uint64_t faults[NO_FAULT];
-    uint64_t other_phase; /* events of an unknown phase */
-    uint32_t events;      /* events before the current one */
-    struct map demangled; /* demangled kernel names, by the names in the file */
+    struct faults faults;
+    const struct kineto_damage *damage; /* of the reading that is under way */
+    uint64_t other_phase;               /* events of an unknown phase */
+    uint32_t events;                    /* events before the current one */
+    struct map demangled;               /* demangled kernel names, by the names in the file */
     struct kineto_judge judge;
     struct kineto_rules rules;
     struct kineto_rows rows;

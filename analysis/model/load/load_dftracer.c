@@ -61,7 +61,7 @@ struct dftracer_load {
     bool started, ended;
     size_t facts;
     uint64_t more_facts;
-    uint64_t faults[NO_FAULT];
+    struct faults faults;
     uint64_t no_stage; /* rows of several calls of a stage */
 };
 
@@ -456,7 +456,7 @@ static void on_event(void *context, const struct dftracer_event *event)
     }
     enum event_fault fault = find_time(load, event);
     if (fault != NO_FAULT) {
-        load->faults[fault]++;
+        load->faults.count[fault]++;
         return;
     }
     count_kind(load, event);
@@ -484,7 +484,7 @@ static char *text_of_hash(struct dftracer_load *load, const char *hash)
 static void lose(struct dftracer_load *load, const struct dftracer_damage *damage, struct notes *notes)
 {
     struct process *p = load->process;
-    faults_conclude(load->faults, p, notes);
+    faults_conclude(&load->faults, p, notes);
     process_lose(p, "aggregated_stage", load->no_stage, false);
     if (load->no_stage)
         notes_add(

@@ -215,7 +215,7 @@ static void take_event(struct kineto_load *load, const struct kineto_event *even
         load->process->has_float_dur |= (event->has & HAS_FLOAT_DUR) != 0;
     }
     if (fault != NO_FAULT) {
-        load->faults[fault]++;
+        if (!load->faults.count[fault]++) load->faults.place[fault] = load->damage->at + 1;
         return;
     }
     struct tally *kind = tally_of(load, event);
@@ -256,7 +256,7 @@ static void on_member(void *context, struct slice key, struct slice value)
 static void lose(struct kineto_load *load, const struct kineto_damage *damage, struct notes *notes)
 {
     struct process *p = load->process;
-    faults_conclude(load->faults, p, notes);
+    faults_conclude(&load->faults, p, notes);
     process_lose(p, "other_phase", load->other_phase, true);
     process_lose(p, "impossible_time", damage->impossible, true);
     p->health.doubt[DOUBT_OTHER_PHASE] = (struct doubt){load->other_phase, damage->events, 0, false};
@@ -349,6 +349,7 @@ static bool load_once(const struct once *once, struct process *process, struct k
     struct kineto_load load = {.names = once->names, .process = process, .needs = once->needs, .parts = parts};
     const struct kineto_sink sink = {.context = &load, .event = on_event, .member = on_member};
     struct kineto_damage damage;
+    load.damage = &damage;
     load_begin(&load);
     *usable = kineto_read(once->path, &process->way, &sink, &damage, once->notes, once->done);
     const struct stream_way *way = &process->way;
@@ -412,7 +413,7 @@ void load_kineto_parts(const char *path, const struct kineto_parts *parts, struc
     struct stream_way way = process->way;
     way.part = PART_ALL;
     for (size_t i = 0; i < parts->count; i++) {
-        many.load[i] = (struct kineto_load){.names = names, .process = &process[i], .needs = needs};
+        many.load[i] = (struct kineto_load){.names = names, .process = &process[i], .needs = needs, .damage = &damage};
         load_begin(&many.load[i]);
     }
     kineto_read(path, &way, &sink, &damage, notes, done);
@@ -433,6 +434,7 @@ bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, st
     struct kineto_load load = {.names = names, .process = process, .needs = needs};
     const struct kineto_sink sink = {.context = &load, .event = on_event, .member = on_member};
     struct kineto_damage damage;
+    load.damage = &damage;
     load_begin(&load);
     bool usable = kineto_read_bytes(bytes, &sink, &damage, notes);
     return load_end(&load, usable, &damage, notes);
