@@ -2,7 +2,7 @@
  *
  * An event is scanned in place in one pass; if the window's end cuts it, it is scanned again once more bytes arrived.
  * An invalid event is left out. The next event begins behind the comma where the brackets of the invalid one close, or
- * behind the next comma that an event with a phase and a time follows, whichever comes first. One value is read; what
+ * behind the next comma that an event with a phase and a time or a name follows, whichever comes first. One value is read; what
  * follows it is counted as lost.
  */
 #include "read/kineto.h"
@@ -122,7 +122,7 @@ static inline int peek(struct walk *r)
     }
 }
 
-/* The window begins with a `{`: tells whether it begins an event that is whole, with a phase and a time. What fails is
+/* The window begins with a `{`: tells whether it begins an event that is whole, with a phase and a time or a name. What fails is
  * scanned again by the next try, so there is a limit for it; beyond it, and for what is cut, the first key decides. */
 static bool at_event(struct walk *r)
 {
@@ -133,7 +133,7 @@ static bool at_event(struct walk *r)
     bool is_cut = true, escaped = false;
     while (is_cut && r->tried <= ALLOWED + TIMES * r->passed) {
         after = scan_event(&r->scanner, s->at, &event, &stopped);
-        if (after && after < s->end) return event.phase == 'M' || (event.phase && event.has & HAS_TS);
+        if (after && after < s->end) return event.phase && (event.has & HAS_TS || event.name.at);
         r->tried += (uint64_t)((after ? after : stopped) - s->at) + 1;
         is_cut = after || s->end - stopped < 3;
         if (is_cut && (s->end - s->at > LONGEST || !more(r))) break;
