@@ -21,6 +21,7 @@ ACTIONS = ['calls', 'many', 'stages', 'exec']
 LOCKS = ['objects', 'dlopen', 'atexit', 'atfork', 'stdio', 'malloc', 'resolver', 'time', 'locale', 'threads', 'environment']
 CHILDREN = ['fork', 'clone', 'vfork', 'spawn']
 ACTIVITIES = ['io', 'cpu,gpu,mem,nccl,ops', 'cpu,gpu,mem,nccl,ops,io,stack']
+EACH = [*'cpu gpu mem nccl ops io stack'.split(), ACTIVITIES[-1]]
 ALLOCATORS = ['jemalloc', 'tcmalloc_minimal', 'mimalloc']
 ENDS = 7
 
@@ -63,7 +64,7 @@ def test_handlers_with_stages_that_wait(ends_well, subject):
 
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize('subject, action, activities', list(itertools.product(SUBJECTS, ACTIONS, ACTIVITIES)))
+@pytest.mark.parametrize('subject, action, activities', list(itertools.product(SUBJECTS, ACTIONS, EACH)))
 def test_handlers_at_many_instants(ends_well, subject, action, activities):
     interrupted(ends_well, subject, action, activities, 1000)
 
@@ -168,7 +169,7 @@ def test_allocators(run, ends_well, lib, victim, name):
 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize('name, activities', list(itertools.product(ALLOCATORS, [*'cpu gpu mem nccl ops io stack'.split(), 'cpu,gpu,mem,nccl,ops,io,stack'])))
+@pytest.mark.parametrize('name, activities', list(itertools.product(ALLOCATORS, EACH)))
 def test_programs_with_other_allocators(run, lib, victim, name, activities):
     """Threads, exceptions, handlers and children, with each activity, the blocks recorded or not."""
     programs = [('mixed', '12'), ('instants', 'malloc', 'calls', '60'), ('instants', 'fork', 'stages', '60'), ('held', 'malloc', 'fork', '20'),

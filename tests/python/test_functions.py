@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import pythons
+import scripted
 from conftest import ROOT
 
 SCRIPTS = ROOT / 'tests' / 'functions'
@@ -195,3 +196,33 @@ def test_entries_that_cannot_be_stages(run, python):
         ':x', '__main__:absent', 'json:dumps', 'parts', 'parts:Base.size', 'parts:COUNT.bits', 'parts:Part', 'parts:nothing', 'parts:sqrt'], result.err
     timing, = result.dir.glob('*.timing.json')
     assert list(json.loads(timing.read_text())['stages']) == ['plain']
+
+
+LOADERS = '''
+import resource, torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+torch.set_num_threads(1)
+class Digits(Dataset):
+    def __len__(self): return 20
+    def __getitem__(self, i): return torch.full((4,), float(i))
+class Stream(IterableDataset):
+    def __iter__(self): return iter(range(20))
+def collate(batch): return torch.stack([torch.as_tensor(b).float() for b in batch])
+def total(data, **how): return sum(b.sum().item() for b in DataLoader(data, batch_size=3, collate_fn=collate, **how))
+for i in range(4): print(total(Digits(), num_workers=2), total(Stream(), num_workers=1, persistent_workers=True), total(Digits()))
+used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print('cpu', sum(u.ru_utime + u.ru_stime for u in used))
+'''
+
+
+@pytest.mark.slow
+def test_loaders(run, python, tmp_path):
+    """Loaders with workers, whose functions are stages, give the same batches and take less than twice the processor's time."""
+    (tmp_path / 'loaders.py').write_text(LOADERS)
+    names = '__main__:collate,__main__:Digits.__getitem__,torch.utils.data:DataLoader.__iter__'
+    alone, result = (run([python, 'loaders.py'], {'TFI_STAGES': names, 'TFI_MODULE_DEPTH': '3'}, preload=preload) for preload in (False, True))
+    cpu = [float(r.out.splitlines()[-1].split()[1]) for r in (alone, result)]
+    assert (result.rc, result.out.splitlines()[:-1]) == (0, alone.out.splitlines()[:-1]) and len(result.out.splitlines()) == 5
+    assert cpu[1] < 2 * cpu[0], cpu
+    workers = [r for trace in scripted.traces(result.dir) for r in trace.records if r.kind == 'range_begin']
+    assert len(workers) > 100
