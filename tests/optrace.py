@@ -141,6 +141,21 @@ class Mixed(OpTrace):
         return self.save(directory / f'rank{self.rank}.elsewhere.{4000 + self.rank}.tfr')
 
 
+class Long(Mixed):
+    """The same in small chunks and without backward operators, so that operators and blocks stay in the file."""
+
+    def op(self, name, *more, forward=0, scope=FUNCTION, **others):
+        super().op(name, *more, scope=scope if scope == NATIVE else FUNCTION, **others)
+
+    def save(self, path):
+        self.w.chunk(self.records, thread=1, tid=101)
+        for thread, records in self.later.items():
+            for at in range(0, len(records), 9):
+                self.w.chunk(records[at:at + 9], thread=thread, tid=100 + thread)
+        self.w.footer()
+        return self.w.save(path)
+
+
 def job(directory, with_devices, world=2):
     for rank in range(world):
         trace = Mixed(rank, world)

@@ -73,6 +73,7 @@ def test_names_beside_info(analyze, tfanalyze, tmp_path):
 
 ALL = re.findall(r'^COMMAND\("([^"]+)"(?:(?!^COMMAND).)*?\bTOGETHER\b', (ROOT / 'analysis' / 'commands.def').read_text(), re.M | re.S)
 MIXED = [[], ['--stage', 'denoise'], ['--stage', 'load', '--from', '0.0005'], ['--step', '1'], ['--device', '0', '--stage', 'attention'], ['--rules', 'tracelens']]
+LONG = [[], ['--stage', 'denoise'], ['--from', '0.0005', '--to', '0.0012'], ['--step', '1']]
 KINETO = [[], ['--stage', 'forward'], ['--stream', '9'], ['--rules', 'hta'], ['--rules', 'tracelens']]
 
 
@@ -84,11 +85,19 @@ def answers(tfanalyze, directory, names, trace, options):
     return None if result.rc == 2 else dict(zip(names, found if len(names) > 1 else [found]))
 
 
-@pytest.mark.parametrize('kind, options', [*(('device', o) for o in MIXED), *(('host', o) for o in MIXED[:4]), *(('kineto', o) for o in KINETO)],
+def made(kind, directory):
+    """A trace with what questions read: `device` with samples of devices too, `long` with operators and blocks that stay in the file."""
+    if kind == 'kineto':
+        return kineto.sample().write(directory / 'in.json')
+    return optrace.Long().write(directory / 'job') if kind == 'long' else optrace.job(directory / 'job', kind == 'device')
+
+
+@pytest.mark.parametrize('kind, options', [*(('device', o) for o in MIXED), *(('host', o) for o in MIXED[:4]), *(('long', o) for o in LONG),
+                                           *(('kineto', o) for o in KINETO)],
                          ids=lambda value: value if isinstance(value, str) else ' '.join(value) or 'all')
 def test_all_in_any_order(tfanalyze, tmp_path, kind, options):
     """No answer depends on what is asked beside it, nor on what is asked first."""
-    trace = kineto.sample().write(tmp_path / 'in.json') if kind == 'kineto' else optrace.job(tmp_path / 'job', kind == 'device')
+    trace = made(kind, tmp_path)
     alone = {}
     for name in ALL:
         alone.update(answers(tfanalyze, tmp_path, [name], trace, options) or {})
@@ -104,7 +113,7 @@ def test_all_in_any_order(tfanalyze, tmp_path, kind, options):
 @pytest.mark.parametrize('kind, options', [('device', []), ('host', []), ('device', ['--step', '1']), ('kineto', ['--rules', 'hta'])], ids=str)
 def test_each_reads_what_it_needs(tfanalyze, tfanalyze_asan, tmp_path, kind, options):
     """In the sanitizer build a question fails that reads a table which its needs lack, though another one has it read."""
-    trace = kineto.sample().write(tmp_path / 'in.json') if kind == 'kineto' else optrace.job(tmp_path / 'job', kind == 'device')
+    trace = made(kind, tmp_path)
     names = [name for name in ALL if answers(tfanalyze, tmp_path, ['kinds', name], trace, options)]
     assert len(names) > 5
     together = answers(tfanalyze_asan, tmp_path, names, trace, options)
@@ -117,8 +126,9 @@ def peak(*words):
     return int(subprocess.run([sys.executable, '-c', start, *words], capture_output=True, check=True).stdout)
 
 
-def test_memory_beside_info(tfanalyze, tmp_path):
-    """The operators of a long run stay in its file unless a question needs all of them at once."""
+def test_memory_of_two_questions(tfanalyze, tmp_path):
+    """The operators of a long run stay in its file unless a question needs all of them at once. Two questions take at most
+    the sum of what each takes."""
     trace = optrace.Mixed(seed=3)
     name = trace.w.string('aten::add')
     trace.w.chunk([rec('op', name=name, time=ticks(5 * i), duration=2, sequence=-1) for i in range(20000)], thread=1, tid=101)
@@ -129,8 +139,10 @@ def test_memory_beside_info(tfanalyze, tmp_path):
         packed = BLOCK.pack(*head)
         trace.w.data += packed + zlib.crc32(packed).to_bytes(4, 'little') + chunk[BLOCK.size + 4:]
     path = trace.write(tmp_path)
-    alone, beside = peak(tfanalyze, 'stages', path), peak(tfanalyze, 'info,stages', path)
-    assert beside < alone + 2000, (alone, beside)
+    took = {names: peak(tfanalyze, names, path) for names in ('info', 'stages', 'launches', 'timeline', 'info,stages', 'stages,launches', 'launches,timeline')}
+    assert took['info,stages'] < took['stages'] + 2000, took
+    for both in (names for names in took if ',' in names):
+        assert took[both] <= sum(took[name] for name in both.split(',')), took
 
 
 FRAMES = ('breakdown', 'timeline', 'kinds', 'overlap', 'idle', 'queue')
