@@ -63,7 +63,7 @@ CFLAGS_TOOL = $(CFLAGS_C) -Ianalysis -DTFI_TOOL -include include/glibc.h
 # larger frames in functions that waking and finishing never call: constructors, stacks, texts of operators, the search for
 # CUPTI. Clang inlines more than GCC and has larger frames. Only WERROR=1 makes a large frame an error: OPT=-O0 enlarges all.
 FRAME_BYTES = $(if $(findstring clang,$(CC)),1536,1152)
-LARGE_FRAMES = $(foreach tree,lib libtest,$(patsubst %,$(B)/obj/$(tree)/preload/%.o,python/callstack cupti/find nvtx/nvtx nvtx/names python/builtins torch/execution torch/torch torch/texts))
+LARGE_FRAMES = $(foreach tree,lib libtest,$(patsubst %,$(B)/obj/$(tree)/preload/%.o,python/callstack cupti/find_library nvtx/nvtx nvtx/names python/builtins torch/execution torch/torch torch/texts))
 LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,nodelete -Wl,-soname,$(@F) -Wl,--as-needed -static-libgcc -Wl,--exclude-libs,ALL
 # Before glibc 2.34 libpthread and libdl contain threads and dlopen; newer releases keep them as empty libraries.
 LDLIBS_LIB  = -l:libz.a -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--as-needed

@@ -1,7 +1,7 @@
 /* crc.c - computes CRC-32 by carry-less multiplication (PCLMULQDQ), 64 bytes at a time; by zlib where there is none.
  *
  * The method is Gopal and others', "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (2009):
- * four 128-bit remainders are folded forward over the data, then into one, then into 64 and 32 bits by Barrett's
+ * four 128-bit remainders are crc_of_blocks forward over the data, then into one, then into 64 and 32 bits by Barrett's
  * reduction. The constants are powers of x modulo the polynomial 0x104c11db7, reflected, as that paper lists them.
  *
  * Both programs compile this file. Threads of the profiled program call it where the background thread is behind. With
@@ -41,7 +41,7 @@ CLMUL static uint32_t reduce(__m128i x, __m128i by16)
 }
 
 /* The CRC of `bytes` bytes, a multiple of 16 and at least 64. `crc` and the result lack the inversions at both ends. */
-CLMUL static uint32_t folded(const uint8_t *p, size_t bytes, uint32_t crc)
+CLMUL static uint32_t crc_of_blocks(const uint8_t *p, size_t bytes, uint32_t crc)
 {
     const __m128i by64 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4), by16 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
     __m128i x[4] = {_mm_xor_si128(load(p), _mm_cvtsi32_si128((int)crc)), load(p + 16), load(p + 32), load(p + 48)};
@@ -70,5 +70,5 @@ uint32_t tfi_crc(uint32_t crc, const void *data, size_t bytes)
 {
     size_t most = bytes & ~(size_t)15;
     if (most < 64 || !has_pclmul()) return (uint32_t)crc32_z(crc, data, bytes);
-    return (uint32_t)crc32_z(~folded(data, most, ~crc), (const uint8_t *)data + most, bytes - most);
+    return (uint32_t)crc32_z(~crc_of_blocks(data, most, ~crc), (const uint8_t *)data + most, bytes - most);
 }

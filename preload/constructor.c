@@ -26,7 +26,7 @@
 #include "cuda/sync_stages.h"
 #include "cupti/client.h"
 #include "hang/silence.h"
-#include "sample/looks.h"
+#include "sample/sample_records.h"
 #include "hooks/dl.h"
 #include "hooks/host_blocks.h"
 #include "io/io.h"

@@ -41,7 +41,7 @@
 #include "python/python.h"
 #include "hang/silence.h"
 #include "sample/thread_sampler.h"
-#include "sample/looks.h"
+#include "sample/sample_records.h"
 #include "record/background.h"
 #include "record/clock.h"
 #include "record/cost.h"

@@ -62,13 +62,13 @@ static void put_repeats_last(struct advice *a)
     a->finding = sorted;
 }
 
-static void find_ranks(struct judging *j)
+static void find_ranks(struct rule_facts *j)
 {
     j->rank = mem_zero(j->walls->count, sizeof *j->rank);
     for (size_t i = 0; i < j->walls->count; i++) {
         const struct wall_part *part = wall_judged(&j->walls->wall[i]);
         if (!part) continue;
-        struct judged *rank = &j->rank[j->ranks++];
+        struct rank_facts *rank = &j->rank[j->ranks++];
         rank->wall = &j->walls->wall[i];
         rank->part = part;
         rank->work = wall_work(part);
@@ -77,10 +77,10 @@ static void find_ranks(struct judging *j)
     }
 }
 
-static void add_facts(struct judging *j)
+static void add_facts(struct rule_facts *j)
 {
     for (size_t i = 0; i < j->chosen->processes; i++) {
-        struct judged *rank = rank_judged(j, j->chosen->process[i]->rank);
+        struct rank_facts *rank = facts_of_rank(j, j->chosen->process[i]->rank);
         if (!rank || !counts_for(j, j->chosen->process[i], rank)) continue;
         struct scope *scope = scope_begin(j->chosen, i);
         op_facts_add(&rank->facts, scope, rank->wall);
@@ -91,7 +91,7 @@ static void add_facts(struct judging *j)
 void advise(struct advice *advice, const struct selection *chosen, const struct walls *walls,
             const struct roofline *roofline)
 {
-    struct judging j = {.advice = advice, .chosen = chosen, .walls = walls, .roofline = roofline};
+    struct rule_facts j = {.advice = advice, .chosen = chosen, .walls = walls, .roofline = roofline};
     *advice = (struct advice){0};
     find_ranks(&j);
     add_facts(&j);

@@ -2,7 +2,7 @@
  *
  * Each look-up maps a point (a thread and a moment) to the innermost stretch (a stage or an operator) open there.
  * Points and stretches are sorted by thread and time, and one sweep over both answers all points. A point without a
- * stage on its own thread is looked up again elsewhere: at its forward operator, or (stages/at.h) on the only thread
+ * stage on its own thread is looked up again elsewhere: at its forward operator, or (stages/stage_at.h) on the only thread
  * with an open stage.
  */
 #include "ask/attribute.h"
@@ -82,7 +82,7 @@ static void sweep(const struct stretches *s, struct points *points, void (*answe
 
 /* ---- operators ---- */
 
-static int span_before(const void *a, const void *b, void *context)
+static int outer_span_first(const void *a, const void *b, void *context)
 {
     const struct spans *s = context;
     size_t x = *(const size_t *)a, y = *(const size_t *)b;
@@ -101,7 +101,7 @@ static void sort_operators(const struct process *process, struct stretches *oper
     *operators = (struct stretches){.start = s->start, .end = s->end, .thread = s->thread, .order = order};
     for (size_t i = 0; i < s->table.count; i++)
         if (s->event_class[i] == CLASS_OPERATOR) order[operators->count++] = i;
-    sort_runs(order, operators->count, sizeof *order, span_before, (void *)s);
+    sort_runs(order, operators->count, sizeof *order, outer_span_first, (void *)s);
 }
 
 /* Work whose own external id names its operator keeps that one: a child may begin at the same moment. */
@@ -186,8 +186,8 @@ static struct map operators_by_id(const struct spans *s)
     return operators;
 }
 
-/* A call that begins inside an operator and ends after it may be that of its parent, since times are rounded: then the
- * external id of the work tells. */
+/* Times are rounded, so a call that begins inside an operator and ends after it may be a call of that operator's parent.
+ * The external id of the work tells which of the two launched it. */
 static void settle_overruns(struct attribution *a)
 {
     const struct works *w = &a->process->works;

@@ -11,7 +11,7 @@
 #ifndef TFA_ATTRIBUTE_H
 #define TFA_ATTRIBUTE_H
 
-#include "ask/stages/at.h"
+#include "ask/stages/stage_at.h"
 #include "base/opts.h"
 
 enum via { VIA_NONE, VIA_THREAD, VIA_FORWARD, VIA_ONLY, NR_VIAS };

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/stages/at.h"
+#include "ask/stages/stage_at.h"
 #include "ask/stages/same_name.h"
 #include "base/runs.h"
 #include "base/sets/finger_search.h"
@@ -51,7 +51,7 @@ struct kineto_places {
 
 /* ---- rows by thread or lane and start ---- */
 
-static int by_where_and_time(const void *a, const void *b, void *unused)
+static int by_row_and_time(const void *a, const void *b, void *unused)
 {
     const struct beginning *x = a, *y = b;
     (void)unused;
@@ -62,7 +62,7 @@ static int by_where_and_time(const void *a, const void *b, void *unused)
 
 static void sort_beginnings(struct beginnings *b)
 {
-    sort_runs(b->item, b->count, sizeof *b->item, by_where_and_time, NULL);
+    sort_runs(b->item, b->count, sizeof *b->item, by_row_and_time, NULL);
 }
 
 struct beginning_search {
@@ -99,7 +99,7 @@ static int by_thread_time_and_id(const void *a, const void *b, void *context)
     const struct beginning *x = a, *y = b;
     const struct spans *s = context;
     if (x->where != y->where || x->time != y->time || s->id[x->place] == s->id[y->place])
-        return by_where_and_time(x, y, NULL);
+        return by_row_and_time(x, y, NULL);
     return s->id[x->place] < s->id[y->place] ? -1 : 1;
 }
 

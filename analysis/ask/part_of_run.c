@@ -10,7 +10,7 @@
 
 #include "ask/choice.h"
 #include "base/sets/measure.h"
-#include "model/sweep/part.h"
+#include "model/sweep/load_windows.h"
 
 /* True if an option asks for some times only: a window, stages, steps or cycles. */
 static bool part_is_asked(const struct options *options)
@@ -77,11 +77,11 @@ void part_load(const struct selection *chosen, struct inputs *inputs)
     struct model *model = chosen->model;
     for (size_t i = 0; i < chosen->processes; i++) {
         struct process *process = &model->process[chosen->process[i] - model->process];
-        if (!process->unheld.trace) continue;
+        if (!process->in_file.trace) continue;
         struct intervals when = part_times(chosen, process);
         add_edges(&when, &process->ranges);
-        load_part(process, &model->names, &when, chosen->options->stage.count != 0,
-                  &inputs->input[process->input].notes);
+        load_windows(process, &model->names, &when, chosen->options->stage.count != 0,
+                     &inputs->input[process->input].notes);
         intervals_free(&when);
     }
 }

@@ -56,7 +56,7 @@ static const char *skip_plain(const char *p, const char *end)
 
 /* Returns the first character of JSON that needs an escape, or `end`. Few byte values begin one. Newlines, carriage
  * returns and tabs are skipped: they stand outside of strings. */
-static const char *next_unsafe(const char *p, const char *end, size_t *length, uint32_t *code)
+static const char *next_unsafe_character(const char *p, const char *end, size_t *length, uint32_t *code)
 {
     for (p = skip_plain(p, end); p < end; p++) {
         unsigned char c = (unsigned char)*p;
@@ -71,7 +71,7 @@ bool json_is_safe(const char *json, size_t length)
 {
     size_t step;
     uint32_t code;
-    return next_unsafe(json, json + length, &step, &code) == json + length;
+    return next_unsafe_character(json, json + length, &step, &code) == json + length;
 }
 
 void text_json(struct text *text, const char *json, size_t length)
@@ -80,7 +80,7 @@ void text_json(struct text *text, const char *json, size_t length)
     for (const char *p = json; p < end;) {
         size_t step = 0;
         uint32_t code = 0;
-        const char *found = next_unsafe(p, end, &step, &code);
+        const char *found = next_unsafe_character(p, end, &step, &code);
         text_add(text, p, (size_t)(found - p));
         if (found < end) text_format(text, "\\u%04x", code);
         p = found < end ? found + step : end;

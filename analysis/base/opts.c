@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/command.h"
-#include "base/words/meant.h"
+#include "base/words/suggestions.h"
 #include "pattern.h"
 
 enum { NO_COMMAND = -1 };

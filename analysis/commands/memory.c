@@ -10,7 +10,7 @@
 #include "ask/memory/assign.h"
 #include "ask/memory/categories.h"
 #include "ask/memory/peaks.h"
-#include "ask/stages/at.h"
+#include "ask/stages/stage_at.h"
 #include "base/command.h"
 #include "commands/memory/memory_answer.h"
 #include "commands/memory/memory_page.h"
@@ -258,7 +258,7 @@ static void peaks(struct memory_answer *a)
     uint32_t torch = names_add(&session->model.names, "c10", 3); /* as the library names torch's allocators */
     memory_peaks(&rows, a->choice, &session->chosen, &a->reading, torch);
     a->reading.by_kind = true;
-    if (!a->process->unheld.trace) /* blocks of CUDA's calls do not stay in a file */
+    if (!a->process->in_file.trace) /* blocks of CUDA's calls do not stay in a file */
         memory_peaks_of_kinds(&rows, a->choice, &session->chosen, &a->reading,
                               names_add(&session->model.names, ALLOCATOR_CUDA, strlen(ALLOCATOR_CUDA)));
     for (size_t i = 0; i < rows.count; i++) {
@@ -357,7 +357,7 @@ static void answer_blocks(struct memory_answer *a, const struct layout_of *layou
 {
     struct session *session = a->session;
     const struct process *p = a->process;
-    bool finds = a->attributed && p->unheld.trace;
+    bool finds = a->attributed && p->in_file.trace;
     a->reading = (struct memory_reading){.process = p,
                                          .names = &session->model.names,
                                          .stacks = layout->by_stage,

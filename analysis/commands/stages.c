@@ -6,7 +6,7 @@
  * median, p95, min and max are over single calls, from entry to exit. They include calls nested in another call of
  * the same name; host_us counts nested calls once. With --exclusive the time of inner stages is subtracted.
  *
- * done_us is the time until the work that a stage launched was done (ask/stages/done.h). Rows are sorted by it, and it is
+ * done_us is the time until the work that a stage launched was done (ask/stages/done_times.h). Rows are sorted by it, and it is
  * the share of the rank's span: on a device a stage that does not wait takes that long, not the time of its launches.
  *
  * If a stage's device times come only from CUDA events, they span its first launch in a stream to its last, gaps

@@ -115,7 +115,8 @@ static int by_turn(const void *a, const void *b)
     return by_number(x->number, y->number) * (x->closes ? -1 : 1);
 }
 
-/* Returns false if HTA raises an exception. Rows without duration lie inside the rows that close at their moment, or, if others open then, inside these. */
+/* Returns false if HTA raises an exception. A row without duration lies inside a row that opens at its moment; if none opens
+ * there, inside one that closes there. */
 static bool sort_moment(struct edge *edge, size_t count)
 {
     bool opens = false, empty = false, negative = false;

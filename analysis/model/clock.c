@@ -99,7 +99,7 @@ static int64_t ticks_between(uint64_t from, uint64_t to)
 }
 
 /* Converts ticks to nanoseconds of the line, as a rule those of CLOCK_MONOTONIC. */
-static int64_t line_ns(struct clock *clock, uint64_t ticks)
+static int64_t ticks_to_line_ns(struct clock *clock, uint64_t ticks)
 {
     const struct clock_points *line = &clock->line;
     size_t i = clock->hint;
@@ -122,7 +122,7 @@ int64_t clock_shifted(const struct clock_shift *shift, int64_t time)
 
 int64_t clock_ns(struct clock *clock, uint64_t ticks)
 {
-    return clock_shifted(&clock->shift, add_clamped(line_ns(clock, ticks), clock->offset));
+    return clock_shifted(&clock->shift, add_clamped(ticks_to_line_ns(clock, ticks), clock->offset));
 }
 
 static bool is_within(int64_t value, int64_t limit)
@@ -178,7 +178,7 @@ static void find_steps(struct clock *clock)
     int64_t last = 0;
     for (size_t i = 0; i < clock->realtime.count; i++) {
         const struct clock_point *point = &clock->realtime.point[i];
-        int64_t offset = point->value - line_ns(clock, point->ticks);
+        int64_t offset = point->value - ticks_to_line_ns(clock, point->ticks);
         int64_t by = i ? offset - last : 0;
         if (by > STEP_NS || by < -STEP_NS) {
             clock->step = mem_grow(clock->step, &clock->step_capacity, clock->steps + 1, sizeof *clock->step);
@@ -188,7 +188,7 @@ static void find_steps(struct clock *clock)
     }
 }
 
-/* Converts each reading of the device's clock to the lead of the axis over it, by that clock. */
+/* Replaces each reading of the device's clock by two numbers: its time by that clock, and how far the axis is ahead of it. */
 static void build_device(struct clock *clock)
 {
     struct clock_points *device = &clock->device;
@@ -200,7 +200,7 @@ static void build_device(struct clock *clock)
     if (device->count) qsort(device->point, device->count, sizeof *device->point, by_ticks);
 }
 
-/* Interpolates the lead of the axis between two readings; outside of them it stays that of the nearest reading. */
+/* Between two readings the axis is ahead by a number that is interpolated; outside of them by that of the nearest reading. */
 int64_t clock_device_ns(const struct clock *clock, uint64_t ns)
 {
     const struct clock_points *device = &clock->device;
@@ -226,7 +226,7 @@ void clock_build(struct clock *clock)
     clock->has_axis = clock->realtime.count > 0;
     if (clock->has_axis) {
         const struct clock_point *first = &clock->realtime.point[0];
-        clock->offset = add_clamped(first->value, -line_ns(clock, first->ticks));
+        clock->offset = add_clamped(first->value, -ticks_to_line_ns(clock, first->ticks));
     }
     if (clock->has_rate) find_steps(clock);
     build_device(clock);

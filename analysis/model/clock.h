@@ -36,8 +36,8 @@ struct clock_shift {
 
 struct clock {
     struct clock_points monotonic, realtime;
-    struct clock_points device; /* of the device library's clock; clock_build changes `ticks` to its nanoseconds
-                                   and `value` to the lead of the axis over it */
+    struct clock_points device; /* of the device library's clock; clock_build sets `ticks` to nanoseconds of that
+                                   clock, and `value` to the time by which the axis is ahead of it */
     struct clock_points line;   /* the interpolated line; at least one point after clock_build */
     bool is_nanoseconds;        /* the counter is CLOCK_MONOTONIC itself */
     bool has_rate;              /* false: a tick counts as a nanosecond */

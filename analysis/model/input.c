@@ -122,7 +122,7 @@ static void lend_trace(struct input *input, struct needs needs)
 {
     struct process *process = &input->process;
     process->trace = input->open && needs.traces ? &input->trace : NULL;
-    process->unheld.trace = input->open && process->unheld.count ? &input->trace : NULL;
+    process->in_file.trace = input->open && process->in_file.count ? &input->trace : NULL;
 }
 
 static void read_tfr_file(struct work *work, struct input *input)
@@ -136,7 +136,7 @@ static void read_tfr_file(struct work *work, struct input *input)
         needs.stream = STREAM_HELD;
         load_tfr_file(work, input, needs);
     }
-    if (!input->usable || !(needs.traces || input->process.unheld.count)) {
+    if (!input->usable || !(needs.traces || input->process.in_file.count)) {
         trace_close(&input->trace);
         input->open = false;
     }

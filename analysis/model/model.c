@@ -482,7 +482,7 @@ void process_free(struct process *process)
                       process->numbers.span,     process->numbers.work,  process->stage_memory, process->switching,
                       process->signature,        process->elsewhere,     process->sample,       process->open,
                       process->silence,          process->communicator,  process->filling,      process->counters.range,
-                      process->counters.counted, process->numbers.range, process->unheld.piece};
+                      process->counters.counted, process->numbers.range, process->in_file.piece};
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) free(arrays[i]);
     map_free(&process->stage_names.known);
     free(process->stage_names.name);

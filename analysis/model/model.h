@@ -499,7 +499,7 @@ struct process {
     struct forwards forwards;
     struct collectives collectives; /* with `collectives` */
     struct stage_times stage_times;
-    struct unheld unheld;
+    struct tables_in_file in_file;
     struct trace *trace;            /* with `traces`, of a trace of ours: its file, which stays open */
     struct blocks blocks, ooms;     /* ooms: refused allocations */
     struct blocks grants;           /* with `grants`: device memory, mappings and reserved addresses of CUDA's calls */

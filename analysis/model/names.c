@@ -15,7 +15,7 @@ static unsigned block_of(uint32_t number)
     return 63 - (unsigned)__builtin_clzll(from_one) - FIRST_BLOCK_BITS;
 }
 
-static struct name *place_of(const struct names *names, uint32_t number)
+static struct name *record_of_name(const struct names *names, uint32_t number)
 {
     unsigned block = block_of(number);
     return &names->block[block]
@@ -26,7 +26,7 @@ static size_t name_place(const struct names *names, const char *text, size_t len
 {
     size_t place = hash & (names->table_size - 1);
     for (; names->table[place]; place = (place + 1) & (names->table_size - 1)) {
-        const struct name *name = place_of(names, names->table[place] - 1);
+        const struct name *name = record_of_name(names, names->table[place] - 1);
         if (name->hash == hash && name->length == length && memcmp(name->text, text, length) == 0) break;
     }
     return place;
@@ -40,7 +40,7 @@ static void names_double(struct names *names)
     names->table = table;
     names->table_size = size;
     for (size_t i = 0; i < names->count; i++) {
-        const struct name *name = place_of(names, (uint32_t)i);
+        const struct name *name = record_of_name(names, (uint32_t)i);
         names->table[name_place(names, name->text, name->length, name->hash)] = (uint32_t)i + 1;
     }
 }
@@ -55,7 +55,7 @@ uint32_t names_add(struct names *names, const char *text, size_t length)
         uint32_t number = (uint32_t)names->count;
         struct name **block = &names->block[block_of(number)];
         if (!*block) *block = mem_zero((size_t)1 << (FIRST_BLOCK_BITS + block_of(number)), sizeof **block);
-        *place_of(names, number) = (struct name){mem_text(text, length), (uint32_t)length, hash};
+        *record_of_name(names, number) = (struct name){mem_text(text, length), (uint32_t)length, hash};
         names->table[place] = number + 1;
         names->count++;
     }
@@ -83,7 +83,7 @@ void names_init(struct names *names)
 
 const struct name *names_get(const struct names *names, uint32_t number)
 {
-    return place_of(names, number < names->count ? number : NAME_LOST);
+    return record_of_name(names, number < names->count ? number : NAME_LOST);
 }
 
 struct name names_copy(struct names *names, uint32_t number)
@@ -103,7 +103,7 @@ int names_order(const struct names *names, uint32_t a, uint32_t b)
 
 void names_free(struct names *names)
 {
-    for (size_t i = 0; i < names->count; i++) free(place_of(names, (uint32_t)i)->text);
+    for (size_t i = 0; i < names->count; i++) free(record_of_name(names, (uint32_t)i)->text);
     for (size_t i = 0; i < NAME_BLOCKS; i++) free(names->block[i]);
     free(names->table);
     pthread_mutex_destroy(&names->lock);

@@ -1,6 +1,6 @@
 /* decode.c - decodes chunks: the structure at once, values on first use.
  *
- * Most questions need two or three columns of a kind, so the other columns are never decoded.
+ * Most questions need two or three columns of a kind, so the other columns are never decoded_column.
  */
 #include "read/decode.h"
 
@@ -450,8 +450,8 @@ static struct column *find_column(const struct group *group, int field)
     return NULL;
 }
 
-/* Returns the column with its values decoded, or NULL. */
-static const struct column *decoded(struct decoder *d, struct group *group, int field)
+/* Returns the column with its values decoded_column, or NULL. */
+static const struct column *decoded_column(struct decoder *d, struct group *group, int field)
 {
     if (!group->kind || field < 0 || (unsigned)field >= group->kind->fields) return NULL;
     const struct field *is = &group->kind->field[field];
@@ -471,7 +471,7 @@ static const struct column *decoded(struct decoder *d, struct group *group, int 
 
 const uint64_t *group_values(struct decoder *d, struct group *group, int field)
 {
-    const struct column *column = decoded(d, group, field);
+    const struct column *column = decoded_column(d, group, field);
     return column && !column->first ? column->values : NULL;
 }
 
@@ -482,7 +482,7 @@ const uint64_t *group_own(struct decoder *d, struct group *group, unsigned own)
 
 const uint64_t *group_list(struct decoder *d, struct group *group, int field, const uint32_t **first)
 {
-    const struct column *column = decoded(d, group, field);
+    const struct column *column = decoded_column(d, group, field);
     *first = column ? column->first : NULL;
     return column && column->first ? column->values : NULL;
 }

@@ -53,7 +53,7 @@ void dftracer_scanner_init(struct dftracer_scanner *s)
 }
 
 /* Reads a number, bare or in a string. Returns `p` itself if the value is no number. */
-static inline const char *take_number(struct dftracer_event *event, enum dftracer_number which, const char *p)
+static inline const char *scan_line_number(struct dftracer_event *event, enum dftracer_number which, const char *p)
 {
     struct number number;
     const char *after = json_number(p, 0, &number);
@@ -67,8 +67,8 @@ static inline const char *take_number(struct dftracer_event *event, enum dftrace
 
 /* Reads a string, or a number or word as it is written; its escapes are resolved once the event is complete. Returns
  * `p` itself for another value. */
-static inline const char *take_text(struct dftracer_scanner *s, struct dftracer_event *event, enum dftracer_text which,
-                                    const char *p)
+static inline const char *scan_line_text(struct dftracer_scanner *s, struct dftracer_event *event,
+                                         enum dftracer_text which, const char *p)
 {
     struct slice *text = &event->text[which];
     bool escaped = false;
@@ -87,7 +87,7 @@ static inline const char *take_text(struct dftracer_scanner *s, struct dftracer_
 }
 
 /* Reads the phase: a letter, or in newer traces a number. */
-static const char *take_phase(struct dftracer_event *event, const char *p)
+static const char *scan_line_phase(struct dftracer_event *event, const char *p)
 {
     static const char letters[] = {0, 'X', 'C', 'A', 'M'};
     struct number number;
@@ -105,29 +105,29 @@ static const char *take_phase(struct dftracer_event *event, const char *p)
 }
 
 static inline __attribute__((always_inline)) const char *
-take_members(struct dftracer_scanner *s, struct dftracer_event *event, const char *p, const bool in_args);
+scan_line_members(struct dftracer_scanner *s, struct dftracer_event *event, const char *p, const bool in_args);
 
-static __attribute__((noinline)) const char *take_args(struct dftracer_scanner *s, struct dftracer_event *event,
-                                                       const char *p)
+static __attribute__((noinline)) const char *scan_line_args(struct dftracer_scanner *s, struct dftracer_event *event,
+                                                            const char *p)
 {
     const char *start = p, *stopped;
     if (*p != '{') return json_skip(p, &stopped);
-    p = take_members(s, event, p, true);
+    p = scan_line_members(s, event, p, true);
     if (p) event->args = (struct slice){start, (size_t)(p - start)};
     return p;
 }
 
-static inline const char *take_member(struct dftracer_scanner *s, struct dftracer_event *event, unsigned place,
-                                      const char *p)
+static inline const char *scan_line_member(struct dftracer_scanner *s, struct dftracer_event *event, unsigned place,
+                                           const char *p)
 {
-    if (place == PLACE_PHASE) return take_phase(event, p);
+    if (place == PLACE_PHASE) return scan_line_phase(event, p);
     unsigned number = place - PLACE_NUMBER, text = place - PLACE_TEXT;
-    if (number < NR_DFT_NUMBERS) return take_number(event, (enum dftracer_number)number, p);
-    return text < NR_DFT_TEXTS ? take_text(s, event, (enum dftracer_text)text, p) : p;
+    if (number < NR_DFT_NUMBERS) return scan_line_number(event, (enum dftracer_number)number, p);
+    return text < NR_DFT_TEXTS ? scan_line_text(s, event, (enum dftracer_text)text, p) : p;
 }
 
-static inline const char *take_members(struct dftracer_scanner *s, struct dftracer_event *event, const char *p,
-                                       const bool in_args)
+static inline const char *scan_line_members(struct dftracer_scanner *s, struct dftracer_event *event, const char *p,
+                                            const bool in_args)
 {
     const char *stopped;
     p = json_space(p + 1);
@@ -143,8 +143,8 @@ static inline const char *take_members(struct dftracer_scanner *s, struct dftrac
         unsigned place = __builtin_expect(escaped, 0) ? keys_find_escaped(&s->keys[in_args], text, length)
                                                       : keys_find(&s->keys[in_args], text, length);
         const char *after = p;
-        if (!in_args && place == PLACE_ARGS) after = take_args(s, event, p);
-        else if (place) after = take_member(s, event, place, p);
+        if (!in_args && place == PLACE_ARGS) after = scan_line_args(s, event, p);
+        else if (place) after = scan_line_member(s, event, place, p);
         if (after == p) after = json_skip(p, &stopped);
         if (!after) return NULL;
         p = json_space(after);
@@ -177,7 +177,7 @@ const char *dftracer_scan(struct dftracer_scanner *s, const char *p, struct dftr
     event->has = 0; /* numbers without a bit are never read */
     event->phase = 0;
     s->escaped = 0;
-    p = take_members(s, event, p, false);
+    p = scan_line_members(s, event, p, false);
     if (p && __builtin_expect(s->escaped != 0, 0)) resolve_escapes(s, event);
     if (p) event->raw = (struct slice){start, (size_t)(p - start)};
     return p;

@@ -58,7 +58,7 @@ static bool is_impossible(const struct stream_way *way, const struct kineto_even
     return event->phase == 'X' && event->has & HAS_TS && (event->ts < way->not_before || end > way->not_after);
 }
 
-static void give_event(struct walk *r, const struct kineto_event *event)
+static void give_event_to_sink(struct walk *r, const struct kineto_event *event)
 {
     bool too_late = (event->has & HAS_TS && (event->ts == INT64_MAX || event->ts == INT64_MIN)) ||
                     (event->has & HAS_DUR && (event->dur == INT64_MAX || event->dur == INT64_MIN));
@@ -90,7 +90,7 @@ static enum outcome take_event(struct walk *r, const char **after)
     *after = p ? p : stopped;
     if (!p) /* a cut number may end in its e */
         return s->end - stopped < 3 ? CUT : BAD;
-    give_event(r, &event);
+    give_event_to_sink(r, &event);
     return GOOD;
 }
 
@@ -98,7 +98,7 @@ static enum outcome take_event(struct walk *r, const char **after)
 static void take_ahead(struct walk *r)
 {
     const struct kineto_scan *scan = r->stream.scan;
-    for (size_t i = 0; i < scan->count; i++) give_event(r, &scan->event[i]);
+    for (size_t i = 0; i < scan->count; i++) give_event_to_sink(r, &scan->event[i]);
     r->stream.scan = NULL;
     r->stream.at = scan->after;
 }

@@ -69,7 +69,7 @@ static int64_t signed_of(const struct number *number)
 }
 
 /* Reads a number into `*to` and sets `flag` if there is one. Returns `p` itself if the value is no number. */
-static inline const char *take_number(struct kineto_event *event, const char *p, unsigned flag, int64_t *to)
+static inline const char *scan_number(struct kineto_event *event, const char *p, unsigned flag, int64_t *to)
 {
     struct number number;
     const char *after = json_number(p, 0, &number);
@@ -82,7 +82,7 @@ static inline const char *take_number(struct kineto_event *event, const char *p,
 }
 
 /* Reads an id: 64 bits, unsigned. Ids of flows are often strings, also hexadecimal ones. */
-static const char *take_id(struct kineto_event *event, const char *p, unsigned flag, uint64_t *to)
+static const char *scan_id(struct kineto_event *event, const char *p, unsigned flag, uint64_t *to)
 {
     struct number number;
     event->has &= ~flag;
@@ -103,7 +103,7 @@ static const char *take_id(struct kineto_event *event, const char *p, unsigned f
 }
 
 /* Reads microseconds as nanoseconds. A value out of range becomes INT64_MAX or INT64_MIN. */
-static inline const char *take_time(struct kineto_event *event, const char *p, unsigned flag, unsigned is_float,
+static inline const char *scan_time(struct kineto_event *event, const char *p, unsigned flag, unsigned is_float,
                                     int64_t *to)
 {
     struct number number;
@@ -116,7 +116,7 @@ static inline const char *take_time(struct kineto_event *event, const char *p, u
 }
 
 /* Reads a string as written; its escapes are resolved once the event is complete. */
-static inline const char *take_text(const char *p, struct slice *text, bool *escaped)
+static inline const char *scan_text(const char *p, struct slice *text, bool *escaped)
 {
     *text = (struct slice){0};
     *escaped = false;
@@ -127,47 +127,47 @@ static inline const char *take_text(const char *p, struct slice *text, bool *esc
 }
 
 /* Reads the pid or tid of a row: a number, bare or in a string, or another string. */
-static inline const char *take_row(struct kineto_event *event, const char *p, unsigned flag, int64_t *to,
+static inline const char *scan_row(struct kineto_event *event, const char *p, unsigned flag, int64_t *to,
                                    struct slice *text)
 {
     bool escaped;
     *text = (struct slice){0};
-    const char *after = take_number(event, p, flag, to);
-    if (*p == '"') after = take_text(p, text, &escaped);
+    const char *after = scan_number(event, p, flag, to);
+    if (*p == '"') after = scan_text(p, text, &escaped);
     return after;
 }
 
 /* Reads the phase, one letter; '?' stands for a longer or empty string. */
-static inline const char *take_phase(struct kineto_event *event, const char *p)
+static inline const char *scan_phase(struct kineto_event *event, const char *p)
 {
     struct slice phase;
     bool escaped;
     char plain[6];
-    p = take_text(p, &phase, &escaped);
+    p = scan_text(p, &phase, &escaped);
     if (__builtin_expect(escaped && phase.length <= sizeof plain, 0))
         phase = (struct slice){plain, json_unescape(plain, phase.at, phase.length)};
     event->phase = phase.length == 1 ? *phase.at : phase.at ? '?' : 0;
     return p;
 }
 
-static inline const char *take_member(struct kineto_scanner *s, struct kineto_event *event, enum key key, const char *p)
+static inline const char *scan_member(struct kineto_scanner *s, struct kineto_event *event, enum key key, const char *p)
 {
     bool escaped;
     switch (key) {
-    case KEY_PH: return take_phase(event, p);
-    case KEY_CAT: return take_text(p, &event->category, &s->escaped_category);
-    case KEY_NAME: return take_text(p, &event->name, &s->escaped_name);
-    case KEY_TS: return take_time(event, p, HAS_TS, HAS_FLOAT_TS, &event->ts);
-    case KEY_DUR: return take_time(event, p, HAS_DUR, HAS_FLOAT_DUR, &event->dur);
-    case KEY_PID: return take_row(event, p, HAS_PID, &event->pid, &event->pid_text);
-    case KEY_TID: return take_row(event, p, HAS_TID, &event->tid, &event->tid_text);
-    case KEY_ID: return take_id(event, p, HAS_ID, &event->id);
-    case KEY_STREAM: return take_number(event, p, HAS_STREAM, &event->stream);
-    case KEY_DEVICE: return take_number(event, p, HAS_DEVICE, &event->device);
-    case KEY_CORRELATION: return take_id(event, p, HAS_CORRELATION, &event->correlation);
-    case KEY_EXTERNAL: return take_id(event, p, HAS_EXTERNAL, &event->external);
+    case KEY_PH: return scan_phase(event, p);
+    case KEY_CAT: return scan_text(p, &event->category, &s->escaped_category);
+    case KEY_NAME: return scan_text(p, &event->name, &s->escaped_name);
+    case KEY_TS: return scan_time(event, p, HAS_TS, HAS_FLOAT_TS, &event->ts);
+    case KEY_DUR: return scan_time(event, p, HAS_DUR, HAS_FLOAT_DUR, &event->dur);
+    case KEY_PID: return scan_row(event, p, HAS_PID, &event->pid, &event->pid_text);
+    case KEY_TID: return scan_row(event, p, HAS_TID, &event->tid, &event->tid_text);
+    case KEY_ID: return scan_id(event, p, HAS_ID, &event->id);
+    case KEY_STREAM: return scan_number(event, p, HAS_STREAM, &event->stream);
+    case KEY_DEVICE: return scan_number(event, p, HAS_DEVICE, &event->device);
+    case KEY_CORRELATION: return scan_id(event, p, HAS_CORRELATION, &event->correlation);
+    case KEY_EXTERNAL: return scan_id(event, p, HAS_EXTERNAL, &event->external);
     case KEY_COLLECTIVE: event->has |= HAS_COLLECTIVE; return p;
-    case KEY_TASK: return take_text(p, &event->task, &escaped);
+    case KEY_TASK: return scan_text(p, &event->task, &escaped);
     default: return p;
     }
 }
@@ -176,7 +176,7 @@ static inline const char *take_member(struct kineto_scanner *s, struct kineto_ev
  *
  * Events of one kind have the same keys in the same order. Comparing with the key that was here last frees the
  * processor from waiting for the quote's position, on which all that follows depends. */
-static inline unsigned take_key(struct kineto_scanner *s, struct key_guess *guess, const bool in_args, const char *text,
+static inline unsigned scan_key(struct kineto_scanner *s, struct key_guess *guess, const bool in_args, const char *text,
                                 const char **quote)
 {
     bool escaped = false;
@@ -201,23 +201,23 @@ static inline unsigned take_key(struct kineto_scanner *s, struct key_guess *gues
 
 /* Reads the members of an event or of its args. Returns the position behind it, or NULL: *stopped has the position
  * of the error. */
-static inline __attribute__((always_inline)) const char *take_members(struct kineto_scanner *s,
+static inline __attribute__((always_inline)) const char *scan_members(struct kineto_scanner *s,
                                                                       struct kineto_event *event, const char *p,
                                                                       const char **stopped, const bool in_args);
 
-static __attribute__((noinline)) const char *take_args(struct kineto_scanner *s, struct kineto_event *event,
+static __attribute__((noinline)) const char *scan_args(struct kineto_scanner *s, struct kineto_event *event,
                                                        const char *p, const char **stopped)
 {
     const char *start = p;
     event->has &= ~(unsigned)(HAS_STREAM | HAS_DEVICE | HAS_CORRELATION | HAS_EXTERNAL | HAS_COLLECTIVE);
     event->args = event->task = (struct slice){0};
     if (*p != '{') return json_skip(p, stopped);
-    p = take_members(s, event, p, stopped, true);
+    p = scan_members(s, event, p, stopped, true);
     if (p) event->args = (struct slice){start, (size_t)(p - start)};
     return p;
 }
 
-static inline const char *take_members(struct kineto_scanner *s, struct kineto_event *event, const char *p,
+static inline const char *scan_members(struct kineto_scanner *s, struct kineto_event *event, const char *p,
                                        const char **stopped, const bool in_args)
 {
     p = json_space(p + 1);
@@ -228,12 +228,12 @@ static inline const char *take_members(struct kineto_scanner *s, struct kineto_e
         *stopped = p;
         if (*p != '"') return NULL;
         struct key_guess *guess = &s->guess[in_args][kind % GUESSED_KINDS][MIN(member, GUESSED_MEMBERS - 1)];
-        enum key key = (enum key)take_key(s, guess, in_args, p + 1, &quote);
+        enum key key = (enum key)scan_key(s, guess, in_args, p + 1, &quote);
         *stopped = p = json_space(quote + 1);
         if (*p != ':') return NULL;
         p = json_space(p + 1);
-        const char *after = key == KEY_NONE ? p : take_member(s, event, key, p);
-        if (!in_args && key == KEY_ARGS) after = take_args(s, event, p, stopped);
+        const char *after = key == KEY_NONE ? p : scan_member(s, event, key, p);
+        if (!in_args && key == KEY_ARGS) after = scan_args(s, event, p, stopped);
         else if (after == p) after = json_skip(p, stopped);
         if (!after) return NULL;
         *stopped = p = json_space(after);
@@ -308,7 +308,7 @@ const char *scan_event(struct kineto_scanner *s, const char *p, struct kineto_ev
     event->has = 0; /* fields without a flag are never read; clearing all costs as much as a member */
     event->phase = 0;
     s->escaped_name = s->escaped_category = false;
-    p = take_members(s, event, p, stopped, false);
+    p = scan_members(s, event, p, stopped, false);
     if (p && __builtin_expect(s->escaped_name || s->escaped_category, 0)) resolve_escapes(s, event);
     if (p) event->raw = (struct slice){start, (size_t)(p - start)};
     if (p && !event->category.at) take_task(event);

@@ -164,7 +164,7 @@ static void finish_kind(struct kind *kind)
 }
 
 /* Returns the index of a kind's number, or the index at which to insert it. */
-static size_t place_of(const struct schema *schema, uint16_t number)
+static size_t index_of_kind(const struct schema *schema, uint16_t number)
 {
     size_t low = 0, high = schema->count;
     while (low < high) {
@@ -185,7 +185,7 @@ static bool parse_line(struct schema *schema, struct word line)
     if (number.length >= sizeof digits || !tfi_whole_number(digits, 0, UINT64_MAX, &value) || value == 0 ||
         value > UINT16_MAX)
         return false;
-    size_t place = place_of(schema, (uint16_t)value);
+    size_t place = index_of_kind(schema, (uint16_t)value);
     if (!name.length || (place < schema->count && schema->kinds[place]->number == value)) return name.length > 0;
     struct kind *kind = mem_zero(1, sizeof *kind);
     kind->number = (uint16_t)value;
@@ -223,7 +223,7 @@ void schema_builtin(struct schema *schema)
 
 const struct kind *schema_kind(const struct schema *schema, uint16_t number)
 {
-    size_t place = place_of(schema, number);
+    size_t place = index_of_kind(schema, number);
     return place < schema->count && schema->kinds[place]->number == number ? schema->kinds[place] : NULL;
 }
 

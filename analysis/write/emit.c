@@ -58,7 +58,7 @@ static void add_csv(struct text *text, const char *bytes, size_t length, bool fo
 /* ---- JSON ---- */
 
 /* Writes the text before a value: a comma if it is not the first, and its key. */
-static void json_before(struct emit *e, const char *key)
+static void begin_json_value(struct emit *e, const char *key)
 {
     out_puts(e->out, e->filled[e->depth] ? ", " : "");
     e->filled[e->depth] = true;
@@ -195,7 +195,7 @@ void emit_null(struct emit *e, const char *key)
 {
     if (values_take(e->values, key, VALUE_NULL, 0)) return;
     if (e->format == FORMAT_JSON) {
-        json_before(e, key);
+        begin_json_value(e, key);
         out_puts(e->out, "null");
         return;
     }
@@ -225,7 +225,7 @@ static bool is_place(const char *key)
     return false;
 }
 
-static bool hides(const struct emit *e, const char *key)
+static bool hides_value(const struct emit *e, const char *key)
 {
     return !e->depth && (e->hides || (e->hides_all && !is_place(key)));
 }
@@ -233,7 +233,7 @@ static bool hides(const struct emit *e, const char *key)
 /* Writes a number as unknown if it is. */
 static bool is_hidden(struct emit *e, const char *key)
 {
-    if (!hides(e, key)) return false;
+    if (!hides_value(e, key)) return false;
     emit_null(e, key);
     return true;
 }
@@ -242,7 +242,7 @@ void emit_bool(struct emit *e, const char *key, bool value)
 {
     if (values_take(e->values, key, VALUE_BOOL, value)) return;
     if (e->format == FORMAT_JSON) {
-        json_before(e, key);
+        begin_json_value(e, key);
         out_puts(e->out, value ? "true" : "false");
         return;
     }
@@ -255,7 +255,7 @@ void emit_count(struct emit *e, const char *key, uint64_t value)
     if (values_take(e->values, key, VALUE_COUNT, value)) return;
     if (is_hidden(e, key)) return;
     bool in_json = e->format == FORMAT_JSON;
-    if (in_json) json_before(e, key);
+    if (in_json) begin_json_value(e, key);
     if (in_json || begin_in_line(e)) {
         out_number(e->out, value);
         return;
@@ -269,7 +269,7 @@ void emit_int(struct emit *e, const char *key, int64_t value)
     if (values_take(e->values, key, VALUE_INT, (uint64_t)value)) return;
     if (is_hidden(e, key)) return;
     bool in_json = e->format == FORMAT_JSON;
-    if (in_json) json_before(e, key);
+    if (in_json) begin_json_value(e, key);
     if (in_json || begin_in_line(e)) {
         out_int(e->out, value);
         return;
@@ -290,7 +290,7 @@ void emit_us(struct emit *e, const char *key, int64_t ns)
     if (values_take(e->values, key, VALUE_US, (uint64_t)ns)) return;
     if (is_hidden(e, key)) return;
     bool in_json = e->format == FORMAT_JSON;
-    if (in_json) json_before(e, key);
+    if (in_json) begin_json_value(e, key);
     if (in_json || begin_in_line(e)) {
         out_us(e->out, ns);
         return;
@@ -302,7 +302,7 @@ void emit_us(struct emit *e, const char *key, int64_t ns)
 
 void emit_bytes(struct emit *e, const char *key, uint64_t value)
 {
-    if (!for_people(e) || hides(e, key)) {
+    if (!for_people(e) || hides_value(e, key)) {
         emit_count(e, key, value);
         return;
     }
@@ -312,10 +312,10 @@ void emit_bytes(struct emit *e, const char *key, uint64_t value)
 
 void emit_pct(struct emit *e, const char *key, double value)
 {
-    if (!isfinite(value) || hides(e, key)) {
+    if (!isfinite(value) || hides_value(e, key)) {
         emit_null(e, key);
     } else if (e->format == FORMAT_JSON) {
-        json_before(e, key);
+        begin_json_value(e, key);
         out_format(e->out, "%.4f", value);
     } else {
         text_format(&e->scratch, for_people(e) ? "%.1f %%" : "%.4f", value);
@@ -326,10 +326,10 @@ void emit_pct(struct emit *e, const char *key, double value)
 void emit_double(struct emit *e, const char *key, double value)
 {
     if (values_take_double(e->values, key, value)) return;
-    if (!isfinite(value) || hides(e, key)) {
+    if (!isfinite(value) || hides_value(e, key)) {
         emit_null(e, key);
     } else if (e->format == FORMAT_JSON) {
-        json_before(e, key);
+        begin_json_value(e, key);
         out_format(e->out, "%.17g", value);
     } else {
         text_format(&e->scratch, for_people(e) ? "%g" : "%.17g", value);
@@ -341,7 +341,7 @@ void emit_hex(struct emit *e, const char *key, uint64_t value)
 {
     if (values_take(e->values, key, VALUE_HEX, value)) return;
     if (e->format == FORMAT_JSON) {
-        json_before(e, key);
+        begin_json_value(e, key);
         out_write(e->out, "\"", 1);
         out_hex(e->out, value);
         out_write(e->out, "\"", 1);
@@ -359,7 +359,7 @@ void emit_bytes_text(struct emit *e, const char *key, const char *text, size_t l
 {
     if (values_take_text(e->values, key, VALUE_TEXT, text, length)) return;
     if (e->format == FORMAT_JSON) {
-        json_before(e, key);
+        begin_json_value(e, key);
         out_json_string(e->out, text, length);
         return;
     }
@@ -406,7 +406,7 @@ void emit_json(struct emit *e, const char *key, const char *json, size_t length)
 {
     if (values_take_text(e->values, key, VALUE_JSON, json, length)) return;
     if (e->format == FORMAT_JSON) {
-        json_before(e, key);
+        begin_json_value(e, key);
         out_json_raw(e->out, json, length);
         return;
     }
@@ -418,7 +418,7 @@ void emit_open(struct emit *e, const char *key, bool list)
 {
     if (values_take(e->values, key, list ? VALUE_LIST : VALUE_OBJECT, 0)) return;
     if (e->format == FORMAT_JSON) {
-        json_before(e, key);
+        begin_json_value(e, key);
         out_puts(e->out, list ? "[" : "{");
     } else if (e->depth == 0) {
         free(e->nested_key);

@@ -1,9 +1,15 @@
 /* event.h - an event on its way from a source to a sink of an export: its row, phase, times, names and arguments.
  *
  * Sources: the model (export_tfr.c), a Kineto file (export_kineto.c), a dftracer file (dftracer/to_chrome.c). Between the two
- * files and the sinks one stage chooses and fans out (export/targets.h). The model's events are chosen by the rows of its tables,
- * before they are made. Sinks: a Chrome trace of its own, a merged one, Perfetto's format, dftracer's, an overlay. The model's
- * Chrome trace needs no sink: `struct emit` writes it.
+ * files and the sinks one stage chooses and fans out (export/targets.h). Sinks: a Chrome trace of its own, a merged one,
+ * Perfetto's format, dftracer's, an overlay.
+ *
+ * The model does not pass through that stage. Its events are chosen by the rows of its tables before they are made, because
+ * what is made depends on the choice: ids count the events of the file, the first chosen work of a launch begins its arrow,
+ * and a box of a Python function spans the chosen operators. Choosing is cheap there: of the 2.7 s that a Chrome trace of
+ * 1 million operators and 1 million blocks takes (user CPU), loading and choosing are 0.6 s.
+ * The model's Chrome trace needs no sink, as `struct emit` writes it: made of values that were printed afterwards, the same
+ * bytes took 4.4 s, and 4.0 s where the values did not copy their keys.
  *
  * The values of an event of the model are typed values, which `struct emit` makes in place of text. An event of a file has
  * its text, and a sink that wants values splits it: their values are then JSON.

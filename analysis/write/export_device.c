@@ -1,8 +1,8 @@
 /* export_device.c - writes device work of .tfr traces into Chrome traces, with Kineto's categories and argument names.
  *
- * A row is one stream of a device, or work of it that overlaps the stream's other work (work_rows.h). In a file of one process a device's pid is its number, as in Kineto. In a file of
- * several processes it is a free number, and the arguments name the device. Arrows lead from each launch to the work it
- * started.
+ * A row is one stream of a device, or work of it that overlaps the stream's other work (work_rows.h). In a file of one
+ * process a device's pid is its number, as in Kineto. In a file of several processes it is a free number, and the arguments
+ * name the device. Arrows lead from each launch to the work it started.
  */
 #include "write/export_write.h"
 

@@ -76,7 +76,7 @@ static void move_overlapping(struct copy *copy, struct kineto_event *event)
     copy->moved_at = event->ts;
 }
 
-static void copy_event(void *context, const struct kineto_event *in_file)
+static void export_kineto_event(void *context, const struct kineto_event *in_file)
 {
     struct copy *copy = context;
     struct kineto_event own = *in_file;
@@ -90,7 +90,7 @@ static void copy_event(void *context, const struct kineto_event *in_file)
     if (wanted) targets_event(copy->targets, &event, kineto_is_kept(in_file), has_place ? &place.at : NULL);
 }
 
-static void copy_member(void *context, struct slice key, struct slice value)
+static void export_kineto_member(void *context, struct slice key, struct slice value)
 {
     struct copy *copy = context;
     if (!slice_is(key, "tfinject")) targets_member(copy->targets, key, value);
@@ -101,7 +101,7 @@ bool export_kineto(struct targets *targets, const struct selection *chosen, stru
     const struct process *process = targets->process;
     struct copy copy = {.targets = targets, .process = process};
     bool is_drawn = targets->count && targets->target[0].taker.is_drawn;
-    struct kineto_sink sink = {&copy, copy_event, copy_member, !targets->filter && is_drawn};
+    struct kineto_sink sink = {&copy, export_kineto_event, export_kineto_member, !targets->filter && is_drawn};
     struct kineto_damage damage;
     atomic_ullong done = 0;
     copy.base = kineto_base(process);

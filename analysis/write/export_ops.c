@@ -157,7 +157,7 @@ void put_forwards(struct export *x)
 
 /* ---- memory ---- */
 
-static void put_blocks_of(struct export *x, const struct blocks *b, const char *name, bool has_address)
+static void put_block_table(struct export *x, const struct blocks *b, const char *name, bool has_address)
 {
     enum { DEVICE_CPU, DEVICE_CUDA }; /* c10::DeviceType */
     struct emit *e = &x->e;
@@ -183,8 +183,8 @@ static void put_blocks_of(struct export *x, const struct blocks *b, const char *
 
 void put_blocks(struct export *x)
 {
-    put_blocks_of(x, &x->process->blocks, "[memory]", true);
-    put_blocks_of(x, &x->process->ooms, "[OutOfMemory]", false);
+    put_block_table(x, &x->process->blocks, "[memory]", true);
+    put_block_table(x, &x->process->ooms, "[OutOfMemory]", false);
 }
 
 /* ---- stages in pieces ---- */

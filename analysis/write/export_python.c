@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/stages/at.h"
+#include "ask/stages/stage_at.h"
 #include "base/hash.h"
 #include "model/frames.h"
 

@@ -86,7 +86,7 @@ struct box {
     int moves;    /* readiness to become a pair: calls 0, stages 1, ranges of libraries 2, started or unfinished 3 */
 };
 
-static int by_box(const void *a, const void *b)
+static int outer_box_first(const void *a, const void *b)
 {
     const struct box *x = a, *y = b;
     if (x->thread != y->thread) return x->thread < y->thread ? -1 : 1;
@@ -121,7 +121,7 @@ static struct box *all_boxes(const struct process *process, size_t *count)
         if (s->event_class[i] == CLASS_OPERATOR && map_get(&has_ranges, s->thread[i]) != MAP_NONE)
             box[n++] = (struct box){s->start[i], s->end[i], s->thread[i], 0, SIZE_MAX, 0};
     map_free(&has_ranges);
-    if (n) qsort(box, n, sizeof *box, by_box);
+    if (n) qsort(box, n, sizeof *box, outer_box_first);
     *count = n;
     return box;
 }

@@ -34,7 +34,7 @@ static uint32_t nr_objects, nr_first, own; /* own: the index of this library, nr
 static uint32_t turn;
 static unsigned long long adds, subs;
 static bool wanted;
-static uint32_t looking; /* a thread is; a fork meanwhile ends the looks of the child for ever */
+static uint32_t looking; /* 1: a thread looks. A child that is forked meanwhile keeps the 1 and never looks */
 
 /* The struct dl_find_object of glibc's dlfcn.h, which has it from 2.35 on. */
 struct found_object {

@@ -161,8 +161,8 @@ bool tfi_lock_within(struct tfi_lock *lock, unsigned ms)
     return taken;
 }
 
-/* That the wait was in vain is noted before signals are on again: a handler that jumps out there, each time, would make
- * each caller wait. */
+/* The lock is marked as given up before signals are on again. Otherwise a handler that jumps out there each time would
+ * make each caller wait. */
 bool tfi_lock(struct tfi_lock *lock)
 {
     int error = errno;

@@ -84,7 +84,7 @@ void tfi_cupti_step_back(void);
 /* Called in the parent after a fork: the next device call starts the calling thread again. */
 void tfi_cupti_after_fork(void);
 
-/* ---- the library: find.c ---- */
+/* ---- the library: find_library.c ---- */
 
 /* CUPTI's functions, with C types of the same size as those of its header: API(name, parameters). */
 #define TFI_CUPTI_FUNCTIONS                                                                                            \

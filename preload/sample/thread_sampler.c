@@ -5,7 +5,7 @@
  * waits in is told by /proc/self/task/TID/syscall.
  *
  * The thread does not write the trace: it puts periods into a ring, from which the background thread takes them
- * (looks.c).
+ * (sample_records.c).
  *
  * Cost. If a look takes more than its share of a processor, the pauses become longer; the periods say so.
  *

@@ -75,7 +75,7 @@ ROWS = [
         'if (map_get(&trace->serials, piece->serial) != MAP_NONE || (copy',
         'if ((copy'),
     # An export of a stage lacks the operators that autograd runs for it later.
-    row('part-without-backward-operators', 'long_runs.py::test_parts[5]', 'analysis/model/sweep/part.c',
+    row('part-without-backward-operators', 'long_runs.py::test_parts[5]', 'analysis/model/sweep/load_windows.c',
         '    if (by_stage) add_backward(&load, u);',
         '    if (by_stage && !u) add_backward(&load, u);'),
     # Dispatches of a long run belong to no stage.
@@ -236,7 +236,7 @@ ROWS = [
         '    (void)operators;\n    (void)ask_forwards;\n'),
     # Work launched by a thread without stages goes to the thread that was busy last.
     row('last-thread-is-the-only-one', 'kineto.py::test_any_other_thread_takes_the_one_open_stage',
-        'analysis/ask/stages/at.c',
+        'analysis/ask/stages/stage_at.c',
         'now.which ^= edge[i].thread;',
         'now.which = edge[i].thread;'),
     # Idle time counts busy time as well.

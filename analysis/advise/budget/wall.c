@@ -6,7 +6,7 @@
 
 #include "ask/device/call_kinds.h"
 #include "ask/ops/walk.h"
-#include "ask/stages/done.h"
+#include "ask/stages/done_times.h"
 #include "ask/stages/order.h"
 #include "ask/stages/start_times.h"
 #include "ask/steps/step_parts.h"

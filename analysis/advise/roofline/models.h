@@ -25,8 +25,8 @@ struct text;
 void devices_known(struct text *text);
 
 /* Returns the shortest time in which a device can do it, in nanoseconds, and sets what bounds it: "compute" or "memory".
- * `took`: the time that it took; products of float32 count for TF32 units if they were faster than FP32 ones can be. 0:
- * unknown. */
+ * `took`: the time that it took; 0: unknown. A product of float32 that was faster than FP32 units can be counts as one of
+ * TF32 units. */
 double bound_ns(const struct op_cost *cost, const struct device_peaks *peaks, double took, const char **bound);
 
 #endif

@@ -34,7 +34,7 @@ static bool is_small_copy(const char *name, const struct copied *copied)
     return is_between_host_and_device(name) && copied && copied->has_bytes && copied->bytes < 65536;
 }
 
-static struct some_copies collect_copies(const struct judging *j, const struct judged *rank, wanted_copy *wanted)
+static struct some_copies collect_copies(const struct rule_facts *j, const struct rank_facts *rank, wanted_copy *wanted)
 {
     struct some_copies some = {0};
     EACH_PROCESS(j, rank, p)
@@ -53,11 +53,11 @@ static struct some_copies collect_copies(const struct judging *j, const struct j
     return some;
 }
 
-static void judge_copies(struct judging *j, const struct rule *rule, wanted_copy *wanted, uint64_t least,
+static void judge_copies(struct rule_facts *j, const struct rule *rule, wanted_copy *wanted, uint64_t least,
                          unsigned leaves, const char *what)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         if (!rank->device) continue;
         struct some_copies some = collect_copies(j, rank, wanted);
         int64_t time = intervals_total(&some.when);
@@ -74,13 +74,13 @@ static void judge_copies(struct judging *j, const struct rule *rule, wanted_copy
     }
 }
 
-void judge_pageable(struct judging *j, const struct rule *rule)
+void judge_pageable(struct rule_facts *j, const struct rule *rule)
 {
     judge_copies(j, rule, is_pageable, 2, LEAF_BIT(LEAF_COPY) | LEAF_BIT(LEAF_SYNC),
                  "from or to memory that is not pinned");
 }
 
-void judge_small_copies(struct judging *j, const struct rule *rule)
+void judge_small_copies(struct rule_facts *j, const struct rule *rule)
 {
     judge_copies(j, rule, is_small_copy, 100, LEAF_BIT(LEAF_COPY) | LEAF_BIT(LEAF_SYNC) | LEAF_BIT(LEAF_LAUNCH),
                  "of less than 64 KiB");
@@ -95,10 +95,10 @@ static double share_unused(double blocks, double units)
     return waves > 4 || waves < 1 ? 0 : 1 - blocks / (waves * units);
 }
 
-void judge_grids(struct judging *j, const struct rule *rule)
+void judge_grids(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         double lost = 0;
         int64_t time = 0, longest = 0;
         double blocks = 0, units = 0;
@@ -132,7 +132,7 @@ void judge_grids(struct judging *j, const struct rule *rule)
 /* ---- shapes and engines ---- */
 
 /* True if an axis that is multiplied is no multiple of what the matrix engines take. */
-static bool is_misaligned(const struct judging *j, const struct roof_row *row)
+static bool is_misaligned(const struct rule_facts *j, const struct roof_row *row)
 {
     struct op_inputs in;
     double of = row->cost.element == ELEMENT_FP16   ? 8
@@ -148,17 +148,17 @@ static bool is_misaligned(const struct judging *j, const struct roof_row *row)
     return false;
 }
 
-static bool is_product(const struct judging *j, const struct roof_row *row)
+static bool is_product(const struct rule_facts *j, const struct roof_row *row)
 {
     return operator_leaf(names_get(&j->chosen->model->names, row->key.name)) == LEAF_MATRIX && row->cost.known;
 }
 
 /* Judges the products of matrices for which `counts` returns the time that a mended one would save. */
-static void judge_products(struct judging *j, const struct rule *rule,
-                           int64_t (*saved)(const struct judging *j, const struct roof_row *row), const char *words)
+static void judge_products(struct rule_facts *j, const struct rule *rule,
+                           int64_t (*saved)(const struct rule_facts *j, const struct roof_row *row), const char *words)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         const struct roof_row *most = NULL;
         int64_t time = 0, headroom = 0;
         for (size_t i = 0; i < j->roofline->count; i++) {
@@ -183,19 +183,19 @@ static void judge_products(struct judging *j, const struct rule *rule,
 }
 
 /* Without peaks half of the time is what aligned shapes save as a rule. */
-static int64_t saved_by_alignment(const struct judging *j, const struct roof_row *row)
+static int64_t saved_by_alignment(const struct rule_facts *j, const struct roof_row *row)
 {
     if (!is_misaligned(j, row)) return 0;
     return row->bound_ns > 0 ? roof_headroom(row) : row->device_ns / 2;
 }
 
-void judge_alignment(struct judging *j, const struct rule *rule)
+void judge_alignment(struct rule_facts *j, const struct rule *rule)
 {
     judge_products(j, rule, saved_by_alignment, "products of matrices whose sides do not fit the matrix engines");
 }
 
 /* Only where the peaks are known, and the products were slower than the units without matrix engines can be. */
-static int64_t saved_by_engines(const struct judging *j, const struct roof_row *row)
+static int64_t saved_by_engines(const struct rule_facts *j, const struct roof_row *row)
 {
     (void)j;
     const struct device_peaks *peaks = row->peaks;
@@ -206,7 +206,7 @@ static int64_t saved_by_engines(const struct judging *j, const struct roof_row *
     return row->device_ns - (int64_t)MAX(2 * best, 0);
 }
 
-void judge_engines(struct judging *j, const struct rule *rule)
+void judge_engines(struct rule_facts *j, const struct rule *rule)
 {
     judge_products(j, rule, saved_by_engines, "products of float32 matrices without the matrix engines");
 }

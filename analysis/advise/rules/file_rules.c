@@ -22,7 +22,7 @@ struct file_uses {
 #define FILE_LEAVES (LEAF_BIT(LEAF_FILE_IO) | LEAF_BIT(LEAF_LOADER) | HOST_ALONE_LEAVES)
 
 /* All processes of a rank count: workers read for the one that waits for them. */
-static void collect_files(struct file_uses *uses, const struct judging *j, const struct judged *rank)
+static void collect_files(struct file_uses *uses, const struct rule_facts *j, const struct rank_facts *rank)
 {
     for (size_t i = 0; i < j->chosen->processes; i++) {
         const struct process *p = j->chosen->process[i];
@@ -57,17 +57,17 @@ static void free_files(struct file_uses *uses)
     keyed_free(&uses->keyed);
 }
 
-static void name_file(const struct judging *j, struct finding *f, uint32_t path)
+static void name_file(const struct rule_facts *j, struct finding *f, uint32_t path)
 {
     if (f && !f->file) f->file = string_format("%s", named(j, path));
 }
 
 /* Judges the files whose calls move few bytes each. */
-static void judge_small(struct judging *j, const struct rule *rule, bool writes)
+static void judge_small(struct rule_facts *j, const struct rule *rule, bool writes)
 {
     enum { LEAST_CALLS = 1000, SMALL = 4096 };
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         struct file_uses uses = {0};
         const struct file_use *most = NULL;
         uint64_t calls = 0, bytes = 0;
@@ -99,22 +99,22 @@ static void judge_small(struct judging *j, const struct rule *rule, bool writes)
     }
 }
 
-void judge_small_reads(struct judging *j, const struct rule *rule)
+void judge_small_reads(struct rule_facts *j, const struct rule *rule)
 {
     judge_small(j, rule, false);
 }
 
-void judge_small_writes(struct judging *j, const struct rule *rule)
+void judge_small_writes(struct rule_facts *j, const struct rule *rule)
 {
     judge_small(j, rule, true);
 }
 
 /* A program parses again what it reads again: that time goes with the reads, and is not known. */
-void judge_repeated_reads(struct judging *j, const struct rule *rule)
+void judge_repeated_reads(struct rule_facts *j, const struct rule *rule)
 {
     enum { LEAST_BYTES = 1 << 20 };
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         struct file_uses uses = {0};
         const struct file_use *most = NULL;
         int64_t again = 0, most_again = 0, time = 0;
@@ -148,7 +148,7 @@ void judge_repeated_reads(struct judging *j, const struct rule *rule)
 
 /* ---- one late batch ---- */
 
-static bool is_wait_for_batch(const struct judging *j, uint32_t name)
+static bool is_wait_for_batch(const struct rule_facts *j, uint32_t name)
 {
     return strstr(named(j, name), "DataLoader") != NULL && !strstr(named(j, name), "worker ");
 }
@@ -163,11 +163,11 @@ static bool is_first_wait(const struct slow_calls *calls, const struct slow_call
     return true;
 }
 
-void judge_slow_batch(struct judging *j, const struct rule *rule)
+void judge_slow_batch(struct rule_facts *j, const struct rule *rule)
 {
     enum { MOST_SLOW = 256 };
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         struct slow_calls calls = {0};
         const struct slow_call *wait = NULL, *made = NULL;
         if (!rank->wall->waits) continue;

@@ -22,10 +22,10 @@ static double processors_of(const struct process *p)
     return quota > 0 && (processors < 0 || (double)quota / 1000 < processors) ? (double)quota / 1000 : processors;
 }
 
-void judge_threads(struct judging *j, const struct rule *rule)
+void judge_threads(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         EACH_PROCESS(j, rank, p)
         {
             uint32_t threads = 0;
@@ -45,10 +45,10 @@ void judge_threads(struct judging *j, const struct rule *rule)
 
 /* ---- compilation ---- */
 
-void judge_recompiled(struct judging *j, const struct rule *rule)
+void judge_recompiled(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         struct intervals again = {0};
         const struct compile_phase *last = NULL;
         size_t count = 0;
@@ -72,10 +72,10 @@ void judge_recompiled(struct judging *j, const struct rule *rule)
     }
 }
 
-void judge_graph_breaks(struct judging *j, const struct rule *rule)
+void judge_graph_breaks(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         const char *said = NULL;
         size_t breaks = 0;
         EACH_PROCESS(j, rank, p)
@@ -97,10 +97,10 @@ void judge_graph_breaks(struct judging *j, const struct rule *rule)
 
 /* ---- the start ---- */
 
-void judge_start(struct judging *j, const struct rule *rule)
+void judge_start(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         int64_t start = rank->part->time[LEAF_START];
         const struct startup_piece *longest = NULL;
         if (start <= rank->work || start < 1000000000) continue;
@@ -118,10 +118,10 @@ void judge_start(struct judging *j, const struct rule *rule)
     }
 }
 
-void judge_first_calls(struct judging *j, const struct rule *rule)
+void judge_first_calls(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         EACH_PROCESS(j, rank, p)
         {
             struct first_calls first = first_calls_find(p);
@@ -147,10 +147,10 @@ void judge_first_calls(struct judging *j, const struct rule *rule)
 
 /* ---- the recording ---- */
 
-void judge_own_cost(struct judging *j, const struct rule *rule)
+void judge_own_cost(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         int64_t cost = 0;
         EACH_PROCESS(j, rank, p)
         if (p->has_cost) cost = add_ns(cost, (int64_t)MIN(p->own_cost_ns, (uint64_t)INT64_MAX));
@@ -175,19 +175,19 @@ struct line_time {
 
 struct line_times {
     KEYED_ROWS(struct line_time);
-    struct judging *j;
-    const struct judged *rank;
+    struct rule_facts *j;
+    const struct rank_facts *rank;
     const struct process *process;
     struct measure explained; /* moments that the budget explains otherwise */
     bool coroutines;          /* only those of event loops */
 };
 
-static bool frame_has(const struct judging *j, uint32_t frame, const char *part)
+static bool frame_has(const struct rule_facts *j, uint32_t frame, const char *part)
 {
     return strstr(named(j, frame), part) != NULL;
 }
 
-static bool is_own_frame(const struct judging *j, uint32_t text)
+static bool is_own_frame(const struct rule_facts *j, uint32_t text)
 {
     static const char *const libraries[] = {"/site-packages/", "/dist-packages/", "/lib/python3", "\t<"};
     for (size_t i = 0; i < ARRAY_SIZE(libraries); i++)
@@ -228,7 +228,7 @@ static void add_look(void *context, const struct sampled *s)
     line->process = lines->process;
 }
 
-static void collect_lines(struct line_times *lines, struct judging *j, const struct judged *rank)
+static void collect_lines(struct line_times *lines, struct rule_facts *j, const struct rank_facts *rank)
 {
     lines->j = j;
     lines->rank = rank;
@@ -253,7 +253,7 @@ static const struct line_time *heaviest_of(const struct line_times *lines, bool 
 }
 
 /* Sets file, line and function from a frame. */
-static void set_frame(const struct judging *j, struct finding *f, uint32_t text)
+static void set_frame(const struct rule_facts *j, struct finding *f, uint32_t text)
 {
     const struct name *name = names_get(&j->chosen->model->names, text);
     struct frame frame;
@@ -263,7 +263,7 @@ static void set_frame(const struct judging *j, struct finding *f, uint32_t text)
     f->line = strtol(frame.line, NULL, 10);
 }
 
-static char *frame_words(const struct judging *j, uint32_t text)
+static char *frame_words(const struct rule_facts *j, uint32_t text)
 {
     struct text words = {0};
     frame_text(names_get(&j->chosen->model->names, text), &words);
@@ -271,7 +271,7 @@ static char *frame_words(const struct judging *j, uint32_t text)
 }
 
 /* True if a rule has a finding about the line of a frame. */
-static bool is_said(const struct judging *j, const struct judged *rank, uint32_t text)
+static bool is_said(const struct rule_facts *j, const struct rank_facts *rank, uint32_t text)
 {
     const struct name *name = names_get(&j->chosen->model->names, text);
     struct frame frame;
@@ -286,10 +286,10 @@ static bool is_said(const struct judging *j, const struct judged *rank, uint32_t
 }
 
 /* `coroutines`: only what runs in an event loop, which waits for nothing else meanwhile. */
-static void judge_lines(struct judging *j, const struct rule *rule, bool waits, bool coroutines, unsigned leaves)
+static void judge_lines(struct rule_facts *j, const struct rule *rule, bool waits, bool coroutines, unsigned leaves)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         struct line_times lines = {.coroutines = coroutines};
         char room[24];
         collect_lines(&lines, j, rank);
@@ -317,18 +317,18 @@ static void judge_lines(struct judging *j, const struct rule *rule, bool waits, 
     }
 }
 
-void judge_coroutine(struct judging *j, const struct rule *rule)
+void judge_coroutine(struct rule_facts *j, const struct rule *rule)
 {
     judge_lines(j, rule, true, true,
                 LEAF_BIT(LEAF_PYTHON) | LEAF_BIT(LEAF_SYSTEM) | LEAF_BIT(LEAF_UNKNOWN) | LEAF_BIT(LEAF_FILE_IO));
 }
 
-void judge_python_line(struct judging *j, const struct rule *rule)
+void judge_python_line(struct rule_facts *j, const struct rule *rule)
 {
     judge_lines(j, rule, false, false, LEAF_BIT(LEAF_PYTHON) | LEAF_BIT(LEAF_UNKNOWN));
 }
 
-void judge_system_call(struct judging *j, const struct rule *rule)
+void judge_system_call(struct rule_facts *j, const struct rule *rule)
 {
     judge_lines(j, rule, true, false, LEAF_BIT(LEAF_SYSTEM) | LEAF_BIT(LEAF_UNKNOWN));
 }
@@ -336,11 +336,11 @@ void judge_system_call(struct judging *j, const struct rule *rule)
 /* ---- filters of TorchFX ---- */
 
 /* A fused chain is one call; what tells a chain from calls for many inputs is their number alone. */
-void judge_dispatches(struct judging *j, const struct rule *rule)
+void judge_dispatches(struct rule_facts *j, const struct rule *rule)
 {
     enum { LEAST_CALLS = 1000 };
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         const struct op_fact *most = NULL;
         uint64_t calls = 0;
         int64_t time = 0;

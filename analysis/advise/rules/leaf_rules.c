@@ -5,18 +5,18 @@
 #include "advise/rules/rule_facts.h"
 
 /* The rank with the largest share of a leaf, as earlier rules left it. */
-static struct judged *worst_rank(const struct judging *j, enum leaf leaf)
+static struct rank_facts *worst_rank(const struct rule_facts *j, enum leaf leaf)
 {
-    struct judged *worst = NULL;
+    struct rank_facts *worst = NULL;
     for (size_t i = 0; i < j->ranks; i++) {
-        struct judged *rank = &j->rank[i];
+        struct rank_facts *rank = &j->rank[i];
         if (!worst || percent(rank->left[leaf], rank->work) > percent(worst->left[leaf], worst->work)) worst = rank;
     }
     return worst;
 }
 
 /* Adds the operators that launched most of a leaf's kernels, as the roofline has them. */
-static void add_launchers(struct judging *j, struct finding *f, enum leaf leaf)
+static void add_launchers(struct rule_facts *j, struct finding *f, enum leaf leaf)
 {
     const struct roofline *r = j->roofline;
     enum { SHOWN = 2 };
@@ -41,7 +41,7 @@ static void add_launchers(struct judging *j, struct finding *f, enum leaf leaf)
 }
 
 /* The same of operators that computed on the host. */
-static void add_host_operators(struct judging *j, struct finding *f, const struct judged *rank, enum leaf leaf)
+static void add_host_operators(struct rule_facts *j, struct finding *f, const struct rank_facts *rank, enum leaf leaf)
 {
     const struct op_fact *most = NULL;
     for (size_t i = 0; i < rank->facts.ops.count; i++) {
@@ -58,9 +58,9 @@ static void add_host_operators(struct judging *j, struct finding *f, const struc
                  "ops --group-by name,shapes");
 }
 
-void judge_leaf(struct judging *j, const struct rule *rule)
+void judge_leaf(struct rule_facts *j, const struct rule *rule)
 {
-    struct judged *rank = worst_rank(j, rule->leaf);
+    struct rank_facts *rank = worst_rank(j, rule->leaf);
     const char *path = leaf_rows[rule->leaf].path[rank->device];
     int64_t time = rank->left[rule->leaf];
     if (!path) return;
@@ -73,7 +73,7 @@ void judge_leaf(struct judging *j, const struct rule *rule)
 }
 
 /* True if another rule has a finding about the operator. */
-static bool has_finding(const struct judging *j, const struct judged *rank, uint32_t name)
+static bool has_finding(const struct rule_facts *j, const struct rank_facts *rank, uint32_t name)
 {
     for (size_t i = 0; i < j->advice->findings; i++)
         if (j->advice->finding[i].where == name && j->advice->finding[i].rank == rank->wall->rank) return true;
@@ -81,14 +81,14 @@ static bool has_finding(const struct judging *j, const struct judged *rank, uint
 }
 
 /* True for operators that the units for matrices compute. Memory bounds the others, and rules of their own look at them. */
-static bool is_of_units(const struct judging *j, uint32_t name)
+static bool is_of_units(const struct rule_facts *j, uint32_t name)
 {
     enum leaf leaf = operator_leaf(names_get(&j->chosen->model->names, name));
     return leaf == LEAF_MATRIX || leaf == LEAF_CONVOLUTION || leaf == LEAF_ATTENTION || strstr(named(j, name), "moe");
 }
 
 /* The time of a rank's device work that computes. */
-static int64_t computing_time(const struct judged *rank)
+static int64_t computing_time(const struct rank_facts *rank)
 {
     int64_t time = 0;
     for (int leaf = LEAF_MATRIX; leaf <= LEAF_OTHER; leaf++) time = add_ns(time, rank->part->time[leaf]);
@@ -97,11 +97,11 @@ static int64_t computing_time(const struct judged *rank)
 
 /* The operator with the largest headroom, where it takes a tenth of the computing and twice the time that it must. Its
  * kernels may have names of another leaf: a convolution is computed as a product of matrices. */
-void judge_weakest(struct judging *j, const struct rule *rule)
+void judge_weakest(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t i = 0; i < j->roofline->count; i++) {
         const struct roof_row *row = &j->roofline->row[i];
-        struct judged *rank = rank_judged(j, row->key.rank);
+        struct rank_facts *rank = facts_of_rank(j, row->key.rank);
         if (!is_of_units(j, row->key.name) || !row->bound || !rank || has_finding(j, rank, row->key.name)) continue;
         int64_t headroom = roof_headroom(row);
         if (10 * row->device_ns < computing_time(rank) || 10 * headroom < 4 * row->device_ns) continue;

@@ -9,7 +9,7 @@ static void add_unjudged(struct advice *a, const char *what, char *why, const ch
     a->not_judged[a->unjudged++] = (struct not_judged){what, how, why};
 }
 
-static void find_doubts_of_traces(struct judging *j)
+static void find_doubts_of_traces(struct rule_facts *j)
 {
     size_t broken = 0, lossy = 0, without_files = 0, without_rank = 0, doubtful = 0;
     const struct selection *chosen = j->chosen;
@@ -41,12 +41,12 @@ static void find_doubts_of_traces(struct judging *j)
 }
 
 /* Time that no leaf explains, and lines of the program, which only samples tell. */
-static void find_unexplained(struct judging *j)
+static void find_unexplained(struct rule_facts *j)
 {
-    const struct judged *worst = NULL;
+    const struct rank_facts *worst = NULL;
     bool sampled = false;
     for (size_t i = 0; i < j->ranks; i++) {
-        const struct judged *rank = &j->rank[i];
+        const struct rank_facts *rank = &j->rank[i];
         int64_t time = rank->part->time[LEAF_UNKNOWN];
         if (!worst || percent(time, rank->work) > percent(worst->part->time[LEAF_UNKNOWN], worst->work)) worst = rank;
     }
@@ -59,7 +59,7 @@ static void find_unexplained(struct judging *j)
                          : "sample the Python stacks: tfrun, without --sample-hz 0");
 }
 
-void find_unjudged(struct judging *j)
+void find_unjudged(struct rule_facts *j)
 {
     bool device = false;
     size_t unknown = j->walls->count - j->ranks;

@@ -2,7 +2,7 @@
 #ifndef TFA_NOT_JUDGED_H
 #define TFA_NOT_JUDGED_H
 
-struct judging;
-void find_unjudged(struct judging *judging);
+struct rule_facts;
+void find_unjudged(struct rule_facts *rule_facts);
 
 #endif

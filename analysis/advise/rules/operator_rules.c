@@ -5,12 +5,12 @@
 #include "advise/roofline/inputs.h"
 #include "advise/rules/rule_facts.h"
 
-static bool is_named(const struct judging *j, uint32_t name, const char *text)
+static bool is_named(const struct rule_facts *j, uint32_t name, const char *text)
 {
     return strcmp(named(j, name), text) == 0;
 }
 
-static bool is_one_of(const struct judging *j, uint32_t name, const char *const *list, size_t count)
+static bool is_one_of(const struct rule_facts *j, uint32_t name, const char *const *list, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (is_named(j, name, list[i])) return true;
@@ -18,7 +18,7 @@ static bool is_one_of(const struct judging *j, uint32_t name, const char *const 
 }
 
 /* Adds the row with the most of a time as where a finding is, and as evidence. */
-static void add_row(struct judging *j, struct finding *f, const struct op_fact *op, int64_t time, const char *what)
+static void add_row(struct rule_facts *j, struct finding *f, const struct op_fact *op, int64_t time, const char *what)
 {
     if (!f || !op) return;
     f->where = op->name;
@@ -30,7 +30,7 @@ static void add_row(struct judging *j, struct finding *f, const struct op_fact *
 }
 
 /* The leaf of an operator's own time. */
-static unsigned leaf_bit(const struct judging *j, const struct op_fact *op)
+static unsigned leaf_bit(const struct rule_facts *j, const struct op_fact *op)
 {
     return LEAF_BIT(operator_leaf(names_get(&j->chosen->model->names, op->name)));
 }
@@ -38,18 +38,18 @@ static unsigned leaf_bit(const struct judging *j, const struct op_fact *op)
 /* ---- loops over the elements of tensors ---- */
 
 /* Operators that take a tensor apart, or bring one value of it to Python. */
-static bool takes_elements(const struct judging *j, uint32_t name)
+static bool takes_elements(const struct rule_facts *j, uint32_t name)
 {
     static const char *const list[] = {"aten::select",     "aten::item",  "aten::unbind", "aten::_local_scalar_dense",
                                        "aten::is_nonzero", "aten::index", "aten::narrow"};
     return is_one_of(j, name, list, ARRAY_SIZE(list));
 }
 
-void judge_loop(struct judging *j, const struct rule *rule)
+void judge_loop(struct rule_facts *j, const struct rule *rule)
 {
     enum { LEAST_CALLS = 2000, SMALL_NS = 200000 };
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         const struct op_fact *most = NULL;
         uint64_t taken = 0, all = 0;
         int64_t time = 0;
@@ -78,11 +78,11 @@ void judge_loop(struct judging *j, const struct rule *rule)
 /* ---- waiting for the device ---- */
 
 /* A call that waits for all work leaves the device without any until the host has launched the next. */
-void judge_sync(struct judging *j, const struct rule *rule)
+void judge_sync(struct rule_facts *j, const struct rule *rule)
 {
     enum { LEAST_CALLS = 8 };
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         const struct sync_fact *most = NULL;
         uint64_t calls = 0;
         int64_t idle = 0;
@@ -111,7 +111,7 @@ void judge_sync(struct judging *j, const struct rule *rule)
 /* ---- types ---- */
 
 /* Returns the type of an operator's input by its place; ELEMENT_OTHER too where there is no such tensor. */
-static void inputs_of_row(const struct judging *j, const struct op_fact *op, struct op_inputs *inputs)
+static void inputs_of_row(const struct rule_facts *j, const struct op_fact *op, struct op_inputs *inputs)
 {
     op_inputs_parse(inputs, named(j, op->shapes), named(j, op->types), "");
 }
@@ -123,10 +123,10 @@ static bool is_double(const struct op_inputs *in)
     return false;
 }
 
-void judge_double(struct judging *j, const struct rule *rule)
+void judge_double(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         const struct op_fact *most = NULL;
         int64_t time = 0, device = 0;
         unsigned leaves = 0;
@@ -154,7 +154,7 @@ void judge_double(struct judging *j, const struct rule *rule)
 }
 
 /* A copy between types, by the types of its inputs. */
-static bool converts(const struct judging *j, const struct op_fact *op)
+static bool converts(const struct rule_facts *j, const struct op_fact *op)
 {
     struct op_inputs in;
     if (!is_named(j, op->name, "aten::copy_") || !op->types) return false;
@@ -163,10 +163,10 @@ static bool converts(const struct judging *j, const struct op_fact *op)
            in.tensor[0].bytes / tensor_elements(&in.tensor[0]) != in.tensor[1].bytes / tensor_elements(&in.tensor[1]);
 }
 
-void judge_conversions(struct judging *j, const struct rule *rule)
+void judge_conversions(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         const struct op_fact *most = NULL;
         int64_t time = 0, device = 0;
         uint64_t calls = 0;
@@ -194,11 +194,11 @@ void judge_conversions(struct judging *j, const struct rule *rule)
 
 /* ---- autograd ---- */
 
-void judge_autograd(struct judging *j, const struct rule *rule)
+void judge_autograd(struct rule_facts *j, const struct rule *rule)
 {
     enum { LEAST_NODES = 100 };
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         const struct op_facts *facts = &rank->facts;
         int64_t nodes = facts->has_nodes ? facts->last_node - facts->first_node : 0;
         const struct op_fact *most = NULL;
@@ -215,7 +215,7 @@ void judge_autograd(struct judging *j, const struct rule *rule)
 /* ---- attention in pieces ---- */
 
 /* Sets the shape of the first input as it is written; false if it has fewer than three axes, or its last two are small. */
-static bool is_score_shape(const struct judging *j, const struct op_fact *op)
+static bool is_score_shape(const struct rule_facts *j, const struct op_fact *op)
 {
     struct op_inputs in;
     if (!op->shapes) return false;
@@ -231,10 +231,10 @@ static size_t first_shape(const char *shapes)
     return end ? (size_t)(end - shapes) : 0;
 }
 
-void judge_attention(struct judging *j, const struct rule *rule)
+void judge_attention(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         const struct op_facts *facts = &rank->facts;
         const struct op_fact *softmax = NULL;
         uint64_t products = 0, whole = 0;
@@ -269,10 +269,10 @@ void judge_attention(struct judging *j, const struct rule *rule)
 
 /* ---- operators of the host in a stage of the device ---- */
 
-void judge_host_operators(struct judging *j, const struct rule *rule)
+void judge_host_operators(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         const struct op_fact *most = NULL;
         int64_t time = 0;
         if (!rank->device) continue;

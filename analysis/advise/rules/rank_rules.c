@@ -17,7 +17,7 @@ struct late_rank {
 };
 
 /* Finds who held the others up, as `stragglers` does. */
-static struct late_rank find_late(const struct judging *j)
+static struct late_rank find_late(const struct rule_facts *j)
 {
     struct late_rank found = {0};
     struct comm_job job = {0};
@@ -69,13 +69,13 @@ static int own_times_in_order(const void *a, const void *b)
 }
 
 /* Only the operators with the most time are compared. */
-static struct comparison compare(const struct judging *j, const struct judged *late)
+static struct comparison compare(const struct rule_facts *j, const struct rank_facts *late)
 {
     enum { COMPARED = 64 };
     struct comparison c = {1, 0, 1};
     int64_t others[64], seen = 0, mine = 0, theirs = 0, alike = 0;
     size_t count = 0;
-    const struct judged *other = NULL;
+    const struct rank_facts *other = NULL;
     for (size_t i = 0; i < j->ranks; i++)
         if (&j->rank[i] != late && count < ARRAY_SIZE(others))
             others[count++] = j->rank[i].facts.own, other = &j->rank[i];
@@ -99,11 +99,11 @@ static struct comparison compare(const struct judging *j, const struct judged *l
 }
 
 /* The rank that waits longest for others, other than the late one. */
-static struct judged *most_waiting(const struct judging *j, const struct judged *late)
+static struct rank_facts *most_waiting(const struct rule_facts *j, const struct rank_facts *late)
 {
-    struct judged *most = NULL;
+    struct rank_facts *most = NULL;
     for (size_t i = 0; i < j->ranks; i++) {
-        struct judged *rank = &j->rank[i];
+        struct rank_facts *rank = &j->rank[i];
         int64_t wait = add_ns(rank->left[LEAF_PEER], rank->left[LEAF_COMMUNICATION]);
         if (rank != late && (!most || wait > add_ns(most->left[LEAF_PEER], most->left[LEAF_COMMUNICATION])))
             most = rank;
@@ -113,7 +113,7 @@ static struct judged *most_waiting(const struct judging *j, const struct judged 
 
 enum why_late { MORE_WORK, SLOWER, HOST };
 
-static void judge_late(struct judging *j, const struct rule *rule, enum why_late why)
+static void judge_late(struct rule_facts *j, const struct rule *rule, enum why_late why)
 {
     if (j->ranks < 2) return;
     if (!j->late) {
@@ -121,9 +121,9 @@ static void judge_late(struct judging *j, const struct rule *rule, enum why_late
         *j->late = find_late(j);
     }
     const struct late_rank found = *j->late;
-    struct judged *late = found.known ? rank_judged(j, found.most.rank) : NULL;
+    struct rank_facts *late = found.known ? facts_of_rank(j, found.most.rank) : NULL;
     if (!late || late_score(&found.most) < 0.5 || found.most.collectives < 4) return;
-    struct judged *waiting = most_waiting(j, late);
+    struct rank_facts *waiting = most_waiting(j, late);
     const struct comparison c = compare(j, late);
     enum why_late is = c.work > 1.25 && c.alike < 0.7 ? MORE_WORK : c.speed > 1.4 && c.work > 1.25 ? SLOWER : HOST;
     if (is != why || !waiting) return;
@@ -154,28 +154,28 @@ static void judge_late(struct judging *j, const struct rule *rule, enum why_late
                  "ops --group-by name,shapes --rank N");
 }
 
-void judge_late_work(struct judging *j, const struct rule *rule)
+void judge_late_work(struct rule_facts *j, const struct rule *rule)
 {
     judge_late(j, rule, MORE_WORK);
 }
 
-void judge_late_speed(struct judging *j, const struct rule *rule)
+void judge_late_speed(struct rule_facts *j, const struct rule *rule)
 {
     judge_late(j, rule, SLOWER);
 }
 
-void judge_late_host(struct judging *j, const struct rule *rule)
+void judge_late_host(struct rule_facts *j, const struct rule *rule)
 {
     judge_late(j, rule, HOST);
 }
 
 /* ---- small collectives ---- */
 
-void judge_small_collectives(struct judging *j, const struct rule *rule)
+void judge_small_collectives(struct rule_facts *j, const struct rule *rule)
 {
     enum { SMALL_BYTES = 65536, LEAST_CALLS = 50 };
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         uint64_t count = 0, bytes = 0;
         struct intervals when = {0};
         EACH_PROCESS(j, rank, p)
@@ -207,17 +207,18 @@ void judge_small_collectives(struct judging *j, const struct rule *rule)
 
 /* ---- clocks ---- */
 
-void judge_clocks(struct judging *j, const struct rule *rule)
+void judge_clocks(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         uint64_t sum = 0, count = 0, slowed = 0, reasons = 0;
         uint32_t most = 0;
         EACH_PROCESS(j, rank, p)
         for (size_t i = 0; i < p->samples; i++) {
             const struct device_sample *s = &p->sample[i];
             if (!(s->known & TFI_SAMPLE_SM_CLOCK) || !intervals_hold(&rank->part->window, s->time, s->time)) continue;
-            uint64_t real = s->known & TFI_SAMPLE_REASONS ? s->reasons & ~UINT64_C(1) : 0; /* but for: idle */
+            uint64_t real =
+                s->known & TFI_SAMPLE_REASONS ? s->reasons & ~UINT64_C(1) : 0; /* every reason except idle */
             sum += s->sm_mhz;
             count++;
             slowed += real != 0;

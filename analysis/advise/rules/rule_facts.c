@@ -17,7 +17,7 @@ double ms(int64_t time)
     return (double)time / 1e6;
 }
 
-const char *named(const struct judging *j, uint32_t name)
+const char *named(const struct rule_facts *j, uint32_t name)
 {
     return model_name(j->chosen->model, name);
 }
@@ -29,7 +29,8 @@ void add_evidence(struct finding *f, char *what, const char *command)
     else free(what);
 }
 
-static struct finding *add_finding(struct judging *j, const struct rule *rule, const struct judged *rank, char *text)
+static struct finding *add_finding(struct rule_facts *j, const struct rule *rule, const struct rank_facts *rank,
+                                   char *text)
 {
     struct advice *a = j->advice;
     a->finding = mem_grow(a->finding, &a->finding_capacity, a->findings + 1, sizeof *a->finding);
@@ -47,7 +48,7 @@ struct whose {
 };
 
 /* Writes "rank 3", or "the trace" where it has no rank. */
-static const char *whose(const struct judged *rank, struct whose *room)
+static const char *whose(const struct rank_facts *rank, struct whose *room)
 {
     if (rank->wall->rank < 0) return "the trace";
     snprintf(room->text, sizeof room->text, "rank %lld", (long long)rank->wall->rank);
@@ -55,7 +56,7 @@ static const char *whose(const struct judged *rank, struct whose *room)
 }
 
 /* Takes at most `time` out of the leaves, first out of the one with the least. Returns what there was. */
-static int64_t take_out(struct judged *rank, unsigned leaves, int64_t time)
+static int64_t take_out(struct rank_facts *rank, unsigned leaves, int64_t time)
 {
     int64_t taken = 0;
     while (taken < time) {
@@ -71,7 +72,7 @@ static int64_t take_out(struct judged *rank, unsigned leaves, int64_t time)
     return taken;
 }
 
-struct finding *claim_some(struct judging *j, const struct rule *rule, struct judged *rank, unsigned leaves,
+struct finding *claim_some(struct rule_facts *j, const struct rule *rule, struct rank_facts *rank, unsigned leaves,
                            int64_t time, int64_t headroom, char *text)
 {
     struct whose room;
@@ -90,13 +91,13 @@ struct finding *claim_some(struct judging *j, const struct rule *rule, struct ju
     return f;
 }
 
-struct finding *claim(struct judging *j, const struct rule *rule, struct judged *rank, unsigned leaves, int64_t time,
-                      char *text)
+struct finding *claim(struct rule_facts *j, const struct rule *rule, struct rank_facts *rank, unsigned leaves,
+                      int64_t time, char *text)
 {
     return claim_some(j, rule, rank, leaves, time, (int64_t)((double)time * (100 - rule->keeps) / 100), text);
 }
 
-struct finding *remark(struct judging *j, const struct rule *rule, struct judged *rank, enum severity severity,
+struct finding *remark(struct rule_facts *j, const struct rule *rule, struct rank_facts *rank, enum severity severity,
                        char *text)
 {
     struct finding *f = add_finding(j, rule, rank, text);
@@ -115,7 +116,7 @@ static bool is_of_program(const struct frame *frame)
     return frame->file_length != 0;
 }
 
-void set_line(struct judging *j, struct finding *f, uint32_t stack)
+void set_line(struct rule_facts *j, struct finding *f, uint32_t stack)
 {
     const struct names *names = &j->chosen->model->names;
     if (stack == NAME_NONE) return;
@@ -130,14 +131,14 @@ void set_line(struct judging *j, struct finding *f, uint32_t stack)
     }
 }
 
-struct judged *rank_judged(const struct judging *j, int64_t rank)
+struct rank_facts *facts_of_rank(const struct rule_facts *j, int64_t rank)
 {
     for (size_t i = 0; i < j->ranks; i++)
         if (j->rank[i].wall->rank == rank) return &j->rank[i];
     return NULL;
 }
 
-bool counts_for(const struct judging *j, const struct process *process, const struct judged *rank)
+bool counts_for(const struct rule_facts *j, const struct process *process, const struct rank_facts *rank)
 {
     const struct names *names = &j->chosen->model->names;
     if (process->rank != rank->wall->rank) return false;

@@ -11,8 +11,8 @@
 #include "advise/rules/op_facts.h"
 
 struct rule;
-struct judging;
-typedef void judge(struct judging *judging, const struct rule *rule);
+struct rule_facts;
+typedef void judge(struct rule_facts *rule_facts, const struct rule *rule);
 
 struct rule {
     const char *id;
@@ -23,8 +23,8 @@ struct rule {
     const char *confidence, *finding, *cause, *fix, *confirm;
 };
 
-/* A rank that can be judged. */
-struct judged {
+/* A rank that can be judged, and what is known of it. */
+struct rank_facts {
     const struct wall *wall;
     const struct wall_part *part;
     int64_t work;
@@ -33,12 +33,12 @@ struct judged {
     struct op_facts facts;
 };
 
-struct judging {
+struct rule_facts {
     struct advice *advice;
     const struct selection *chosen;
     const struct walls *walls;
     const struct roofline *roofline;
-    struct judged *rank;
+    struct rank_facts *rank;
     size_t ranks;
     struct late_rank *late; /* of rank_rules.c; NULL: not looked for yet */
 };
@@ -51,7 +51,7 @@ struct judging {
 /* The leaves of the host's own time, while no operator computes. */
 #define HOST_ALONE_LEAVES (LEAF_BIT(LEAF_PYTHON) | LEAF_BIT(LEAF_SYSTEM) | LEAF_BIT(LEAF_UNKNOWN))
 /* Where the time of host operators is: beside device work in launching. */
-static inline unsigned host_leaves(const struct judged *rank)
+static inline unsigned host_leaves(const struct rank_facts *rank)
 {
     return (rank->device ? LEAF_BIT(LEAF_LAUNCH) | LEAF_BIT(LEAF_SYNC) : COMPUTING) | HOST_ALONE_LEAVES;
 }
@@ -60,27 +60,27 @@ double percent(int64_t time, int64_t of);
 double ms(int64_t time);
 /* Makes a finding about `time` of a rank: headroom is what the fix can remove of it, out of `leaves`. `text` goes on behind
  * "N ms, M % of the work of rank R: " and is freed. Returns NULL where the time is below what the rule asks for. */
-struct finding *claim(struct judging *j, const struct rule *rule, struct judged *rank, unsigned leaves, int64_t time,
-                      char *text);
+struct finding *claim(struct rule_facts *j, const struct rule *rule, struct rank_facts *rank, unsigned leaves,
+                      int64_t time, char *text);
 /* The same with its own headroom. */
-struct finding *claim_some(struct judging *j, const struct rule *rule, struct judged *rank, unsigned leaves,
+struct finding *claim_some(struct rule_facts *j, const struct rule *rule, struct rank_facts *rank, unsigned leaves,
                            int64_t time, int64_t headroom, char *text);
 /* Makes a finding that promises no time. */
-struct finding *remark(struct judging *j, const struct rule *rule, struct judged *rank, enum severity severity,
+struct finding *remark(struct rule_facts *j, const struct rule *rule, struct rank_facts *rank, enum severity severity,
                        char *text);
 /* Adds a value and the command that shows it. `what` is freed. */
 void add_evidence(struct finding *f, char *what, const char *command);
 /* Sets file and line of a finding from the program's own line in a recorded stack (model/frames.h). */
-void set_line(struct judging *j, struct finding *f, uint32_t stack);
-struct judged *rank_judged(const struct judging *j, int64_t rank);
+void set_line(struct rule_facts *j, struct finding *f, uint32_t stack);
+struct rank_facts *facts_of_rank(const struct rule_facts *j, int64_t rank);
 /* True if a process belongs to a judged rank and makes its time. */
-bool counts_for(const struct judging *j, const struct process *process, const struct judged *rank);
+bool counts_for(const struct rule_facts *j, const struct process *process, const struct rank_facts *rank);
 /* Visits the processes that make the time of a rank. */
 #define EACH_PROCESS(j, rank, p)                                                                                       \
     for (size_t each_ = 0; each_ < (j)->chosen->processes; each_++)                                                    \
         for (const struct process *p = (j)->chosen->process[each_]; p && counts_for(j, p, rank); p = NULL)
 /* The name of a fact's operator. */
-const char *named(const struct judging *j, uint32_t name);
+const char *named(const struct rule_facts *j, uint32_t name);
 
 judge judge_leaf, judge_weakest;
 judge judge_loop, judge_sync, judge_double, judge_autograd, judge_conversions, judge_attention, judge_host_operators;

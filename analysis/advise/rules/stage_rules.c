@@ -43,10 +43,10 @@ static const struct stage_row *outermost(const struct stage_table *table, const 
     return around;
 }
 
-void judge_repeated_part(struct judging *j, const struct rule *rule)
+void judge_repeated_part(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         struct stage_table table = {.since = INT64_MIN};
         for (size_t i = 0; i < j->chosen->processes; i++) {
             if (!counts_for(j, j->chosen->process[i], rank)) continue;
@@ -135,7 +135,7 @@ static void find_kept(struct kept_stages *stages, const struct selection *chosen
     memory_walk_free(&walk);
 }
 
-static void judge_kept_of(struct judging *j, const struct rule *rule, struct judged *rank, struct scope *scope)
+static void judge_kept_of(struct rule_facts *j, const struct rule *rule, struct rank_facts *rank, struct scope *scope)
 {
     enum { LEAST_BYTES = 16 << 20, LEAST_CALLS = 4 };
     struct kept_stages stages = {0};
@@ -161,11 +161,11 @@ static void judge_kept_of(struct judging *j, const struct rule *rule, struct jud
     keyed_free(&stages.keyed);
 }
 
-void judge_kept_memory(struct judging *j, const struct rule *rule)
+void judge_kept_memory(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t i = 0; i < j->chosen->processes; i++) {
         const struct process *p = j->chosen->process[i];
-        struct judged *rank = rank_judged(j, p->rank);
+        struct rank_facts *rank = facts_of_rank(j, p->rank);
         if (!rank || !p->blocks.table.count || !counts_for(j, p, rank)) continue;
         struct scope *scope = scope_begin(j->chosen, i);
         judge_kept_of(j, rule, rank, scope);
@@ -175,10 +175,10 @@ void judge_kept_memory(struct judging *j, const struct rule *rule)
 
 /* ---- near the limit, and in pieces ---- */
 
-void judge_near_limit(struct judging *j, const struct rule *rule)
+void judge_near_limit(struct rule_facts *j, const struct rule *rule)
 {
     for (size_t r = 0; r < j->ranks; r++) {
-        struct judged *rank = &j->rank[r];
+        struct rank_facts *rank = &j->rank[r];
         uint64_t reserved = 0, allocated = 0, memory = 0, refused = 0;
         EACH_PROCESS(j, rank, p)
         {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ask/stages/order.h"
-#include "ask/stages/selected_stages.h"
+#include "ask/stages/stages_with_records.h"
 #include "pattern.h"
 
 enum {

@@ -61,7 +61,7 @@ static uint32_t point_of(const struct follow *f, uint32_t lane)
 
 /* ---- launches ---- */
 
-/* The works of one launch wait for the same; their own order is found in their times. */
+/* All works of one launch wait for the same points. Their times give the order among them. */
 static void take_launch(struct follow *f, size_t count)
 {
     const struct works *w = &f->x->process->works;

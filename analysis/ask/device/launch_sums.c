@@ -132,7 +132,7 @@ static void take_dispatches(struct launch_sums *l, const struct taking *t)
 
 static bool has_operators(const struct process *process)
 {
-    if (process->unheld.ops) return true;
+    if (process->in_file.ops) return true;
     for (size_t i = 0; i < process->spans.table.count; i++)
         if (process->spans.event_class[i] == CLASS_OPERATOR) return true;
     return false;

@@ -69,7 +69,7 @@ struct hang {
     struct map place;                 /* of rank: place in the selection of its process with most collectives */
     struct hang_unmatched *unmatched; /* those that hold the others up first, then by time */
     size_t count, capacity;
-    struct map part_of, unmatched_of; /* see where.h */
+    struct map part_of, unmatched_of; /* see thread_position.h */
     struct map open;         /* collectives that a thread is in, by hang_call_key of its rank and their start */
     uint64_t listed;         /* ranks that the texts of groups list, of all groups so far */
     size_t unlisted;         /* groups whose list was not read: there were too many ranks before */

@@ -9,7 +9,7 @@
 /* ---- groups ---- */
 
 /* Adds the group of a collective if it is new. `seen` has the groups by the hash of their names. */
-static void take_member(struct hang_taken *taken, struct map *seen, const struct collective *c)
+static void add_communicator(struct hang_taken *taken, struct map *seen, const struct collective *c)
 {
     bool is_message = c->op == COLLECTIVE_SEND || c->op == COLLECTIVE_RECV;
     uint64_t key = hash_numbers(hash_numbers(c->communicator, c->members), c->nccl_communicator);
@@ -134,7 +134,7 @@ static void take_collectives(struct hang_taken *taken, struct map *place, const 
     for (size_t i = 0; i < p->collectives.count; i++) {
         const struct collective *c = &p->collectives.collective[i];
         struct hang_thread *thread = thread_of(taken, place, c->thread);
-        take_member(taken, &seen, c);
+        add_communicator(taken, &seen, c);
         if (!thread || c->replay || c->call_start == UNKNOWN_TIME) continue;
         if (thread->entered != UNKNOWN_TIME && thread->entered > c->call_start) continue;
         thread->entered = c->call_start;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ask/absent_ranks.h"
-#include "ask/hang/where.h"
+#include "ask/hang/thread_position.h"
 #include "base/escape.h"
 #include "write/emit.h"
 

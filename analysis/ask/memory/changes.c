@@ -208,7 +208,7 @@ void memory_walk_init(struct memory_walk *walk, struct memory_reading *reading)
                                  .free = NO_PLACE,
                                  .latest_number = NO_PLACE,
                                  .physical_allocator = NAME_NONE};
-    if (process->unheld.trace) {
+    if (process->in_file.trace) {
         const struct sweep_wants wants = {.blocks = true, .block_places = true, .block_stacks = reading->stacks};
         walk->sweep = sweep_open(process, reading->names, wants, reading->ahead);
         return;

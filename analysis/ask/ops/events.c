@@ -112,7 +112,7 @@ struct op_event op_event_of(const struct op_events *e, uint32_t entry)
     return (struct op_event){p->blocks.time[i], p->blocks.time[i], 0, UINT32_MAX, i, OP_BLOCK};
 }
 
-static int64_t start_of(const struct op_events *e, uint32_t entry)
+static int64_t start_of_op_event(const struct op_events *e, uint32_t entry)
 {
     const struct process *p = e->process;
     return entry < e->spans    ? p->ranges.start[entry]
@@ -163,7 +163,7 @@ static int events_by_start(const void *a, const void *b, void *context)
 {
     const struct op_events *e = context;
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    int nesting = outer_first(start_of(e, x), end_of(e, x), start_of(e, y), end_of(e, y));
+    int nesting = outer_first(start_of_op_event(e, x), end_of(e, x), start_of_op_event(e, y), end_of(e, y));
     return nesting ? nesting : (x > y) - (x < y);
 }
 
@@ -183,13 +183,13 @@ static void sort_bucket(struct op_events *e, uint32_t *entry, size_t count)
 
 static size_t bucket_of(const struct sorting *s, uint32_t entry)
 {
-    return (size_t)(((uint64_t)start_of(s->events, entry) - (uint64_t)s->first) >> s->shift);
+    return (size_t)(((uint64_t)start_of_op_event(s->events, entry) - (uint64_t)s->first) >> s->shift);
 }
 
 static void note(void *context, uint32_t entry)
 {
     struct sorting *s = context;
-    int64_t start = start_of(s->events, entry);
+    int64_t start = start_of_op_event(s->events, entry);
     s->first = s->events->count ? MIN(s->first, start) : start;
     s->last = s->events->count ? MAX(s->last, start) : start;
     s->events->count++;
@@ -231,7 +231,7 @@ void op_events_init(struct op_events *e, const struct process *p, struct names *
     *e = (struct op_events){.process = p, .names = names, .is_kineto = is_of_kineto(p)};
     e->main = main_thread(p);
     e->spans = (uint32_t)p->ranges.table.count;
-    e->calls = e->spans + (uint32_t)(p->spans.table.count + p->unheld.ops);
+    e->calls = e->spans + (uint32_t)(p->spans.table.count + p->in_file.ops);
     e->works = e->calls + (uint32_t)p->calls.table.count;
     e->blocks = e->works + (uint32_t)p->works.table.count;
     sort(e);

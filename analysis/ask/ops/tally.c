@@ -316,7 +316,7 @@ static struct sweep *begin_sweep(struct tally *a)
                                       .op_shapes = options->group_ops.shapes,
                                       .op_modules = options->group_ops.modules,
                                       .op_stacks = options->group_ops.stack != 0,
-                                      .blocks = process->unheld.blocks != 0,
+                                      .blocks = process->in_file.blocks != 0,
                                       .when = &a->needed};
     return sweep_open(process, &rows->chosen->model->names, wants, options->jobs != 1);
 }
@@ -340,9 +340,9 @@ void op_rows_add(struct op_rows *rows, struct scope *scope)
     op_events_init(&a.events, process, names);
     if (process->works.table.count && is_kineto) give_by_external_id(&a);
     else if (process->works.table.count) give_by_launch(&a);
-    if (process->unheld.trace) a.sweep = begin_sweep(&a);
+    if (process->in_file.trace) a.sweep = begin_sweep(&a);
     else if (options->group_ops.stack) op_stacks_init(&a.stacks, &a.events, names, options->group_ops.stack);
     walk(&a);
-    rows->has_memory |= process->blocks.table.count || process->unheld.blocks;
+    rows->has_memory |= process->blocks.table.count || process->in_file.blocks;
     tally_free(&a);
 }

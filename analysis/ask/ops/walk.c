@@ -6,7 +6,7 @@ void op_walk_begin(struct op_walk *walk, const struct process *process, const st
 {
     const struct sweep_wants wants = {.ops = true, .op_scopes = true};
     *walk = (struct op_walk){.process = process, .attribution = attribution};
-    if (!process->unheld.trace) return;
+    if (!process->in_file.trace) return;
     walk->sweep = sweep_open(process, names, wants, options->jobs != 1);
 }
 

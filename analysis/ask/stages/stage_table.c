@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "ask/ops/addition.h"
-#include "ask/stages/done.h"
+#include "ask/stages/done_times.h"
 #include "ask/stages/open_stages.h"
-#include "ask/stages/selected_stages.h"
+#include "ask/stages/stages_with_records.h"
 #include "base/hash.h"
 #include "model/other_profilers.h"
 

@@ -2,7 +2,7 @@
  *
  * `stages`, `diff` and `report` read these rows. A stage belongs to the thread that opened it. Its parent is the innermost
  * stage open on that thread when it began. Device work belongs to the stage of its launch (attribute.h), whenever it ran,
- * and to all stages around it. A stage that is too deep (deep.h) has its times, and no device work.
+ * and to all stages around it. A stage that is too deep (open_stages.h) has its times, and no device work.
  * Times are clipped to a window. A stage outside the window is left out.
  * Sums of work whose records were left out count like work, but are not cut: where a filter would cut one, the stage's
  * work is unknown.
@@ -50,7 +50,8 @@ struct stage_row {
     int64_t host;       /* time it ran; stages of one name nested on one thread count once */
     int64_t wall;       /* time from entry to exit; larger than `host` for a call that left its thread in between */
     int64_t self;       /* time less its direct children */
-    int64_t done; /* time from entry until its work was done (done.h); calls of one thread that overlap count once */
+    int64_t
+        done; /* time from entry until its work was done (done_times.h); calls of one thread that overlap count once */
     bool done_unknown; /* of some call, which counts until its exit */
     int64_t cpu; /* processor time of its threads while it ran; calls nested in one of the same name count with that */
     bool cpu_unknown; /* of some call, or of a part of one */

@@ -1,4 +1,4 @@
-/* bits.c - a growing array of words; those behind the largest number do not exist. */
+/* bits.c - keeps a set of small numbers in an array of words, which grows up to the largest number. */
 #include "base/sets/bits.h"
 
 #include <stdlib.h>

@@ -25,7 +25,7 @@ static char *row_at(const struct keyed *keyed, size_t at, size_t size)
 }
 
 /* Returns the place of a key, or the free one where it belongs. */
-static uint32_t *place_of(const struct keyed *keyed, const void *key, size_t length, size_t size)
+static uint32_t *slot_of_key(const struct keyed *keyed, const void *key, size_t length, size_t size)
 {
     size_t mask = keyed->places - 1, at = hash_of(key, length) & mask;
     while (keyed->place[at] && memcmp(row_at(keyed, keyed->place[at] - 1, size), key, length) != 0)
@@ -38,13 +38,14 @@ static void grow(struct keyed *keyed, size_t length, size_t size)
     free(keyed->place);
     keyed->places = keyed->places ? 2 * keyed->places : 64;
     keyed->place = mem_zero(keyed->places, sizeof *keyed->place);
-    for (size_t i = 0; i < keyed->count; i++) *place_of(keyed, row_at(keyed, i, size), length, size) = (uint32_t)i + 1;
+    for (size_t i = 0; i < keyed->count; i++)
+        *slot_of_key(keyed, row_at(keyed, i, size), length, size) = (uint32_t)i + 1;
 }
 
 void *keyed_row(struct keyed *keyed, const void *key, size_t length, size_t size)
 {
     if (2 * (keyed->count + 1) > keyed->places) grow(keyed, length, size);
-    uint32_t *place = place_of(keyed, key, length, size);
+    uint32_t *place = slot_of_key(keyed, key, length, size);
     if (!*place) {
         keyed->row = mem_grow(keyed->row, &keyed->capacity, keyed->count + 1, size);
         char *row = row_at(keyed, keyed->count, size);

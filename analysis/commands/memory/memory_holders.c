@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "ask/memory/holders.h"
-#include "ask/stages/at.h"
+#include "ask/stages/stage_at.h"
 #include "commands/memory/memory_answer.h"
 #include "commands/memory/memory_values.h"
 

@@ -13,7 +13,7 @@ static const char *const category_titles[HTML_COLORS] = {
 _Static_assert((int)HTML_COLORS == (int)MEMORY_CATEGORIES, "each category has a colour");
 static const char *const in_use[] = {"in use"};
 
-static int64_t start_of(const struct session *session, const struct picture *picture)
+static int64_t start_of_picture(const struct session *session, const struct picture *picture)
 {
     return picture->process->memory_rows ? picture->process->first : session->model.start;
 }
@@ -85,7 +85,7 @@ static void put_areas(struct session *session, const struct picture *picture)
                                                    .time = time,
                                                    .bytes = bytes,
                                                    .line = picture->reserved_peak == TOTAL_UNKNOWN ? NULL : reserved,
-                                                   .start = start_of(session, picture),
+                                                   .start = start_of_picture(session, picture),
                                                    .from = picture->from,
                                                    .to = picture->to,
                                                    .marked = picture->peak.time,
@@ -100,7 +100,7 @@ static void put_areas(struct session *session, const struct picture *picture)
 static void put_table(struct session *session, const struct picture *p)
 {
     struct out *out = &session->out;
-    int64_t start = start_of(session, p);
+    int64_t start = start_of_picture(session, p);
     out_puts(
         out,
         "<table>\n<tr><th>category</th><th>at the peak</th><th>largest</th><th>since</th><th>at the end</th></tr>\n");
@@ -140,7 +140,7 @@ static void put_table(struct session *session, const struct picture *p)
 static void put_numbers(struct session *session, const struct picture *p)
 {
     struct out *out = &session->out;
-    int64_t start = start_of(session, p);
+    int64_t start = start_of_picture(session, p);
     out_puts(out, "<script type=\"application/json\">{\"time_us\":[");
     for (size_t i = 0; i < p->points; i++) {
         out_puts(out, i ? "," : "");

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ask/hang/verdict.h"
-#include "ask/hang/where.h"
+#include "ask/hang/thread_position.h"
 #include "commands/session.h"
 #include "model/frames.h"
 

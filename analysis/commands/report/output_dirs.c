@@ -52,7 +52,7 @@ void report_free_places(struct report *report)
 }
 
 /* Returns the descriptor of a path's directory, if that is one of the places, else -1. *name is the file's name. */
-static int place_of(const struct report *report, const char *path, const char **name)
+static int output_dir_of(const struct report *report, const char *path, const char **name)
 {
     const char *slash = strrchr(path, '/');
     *name = slash ? slash + 1 : path;
@@ -67,7 +67,7 @@ static int place_of(const struct report *report, const char *path, const char **
 bool report_open(const struct report *report, struct out *out, const char *path, unsigned mode)
 {
     const char *name;
-    return out_open_in(out, place_of(report, path, &name), path, mode);
+    return out_open_in(out, output_dir_of(report, path, &name), path, mode);
 }
 
 /* Opens an existing file of that name. Returns -1 if there is none or it can't be opened; *is_free is true if there is
@@ -76,7 +76,7 @@ static int open_earlier(const struct report *report, const char *path, bool *is_
 {
     const char *name, *why;
     struct stat status;
-    int directory = place_of(report, path, &name);
+    int directory = output_dir_of(report, path, &name);
     bool is_there = tfi_fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
     int fd = is_there ? file_open_at(directory, name, FILE_FOUND, &status, &why) : -1;
     *is_free = !is_there;

@@ -89,7 +89,7 @@ static void put_action(struct pickle *p, struct view *view, const struct action 
 }
 
 /* Writes the event of block `i`, whose allocation is block `given`; MAP_NONE: it is unknown. */
-static void put_event(struct pickle *p, struct view *view, size_t i, uint32_t given, const char *name)
+static void put_snapshot_event(struct pickle *p, struct view *view, size_t i, uint32_t given, const char *name)
 {
     const struct blocks *b = &view->process->blocks;
     const struct action action = {.name = name,
@@ -229,13 +229,13 @@ static void replay_block(struct replay *r)
             segments_give(&r->segments, address, bytes, reserved, b->other[r->at]);
             map_put(&r->live, address, (uint32_t)r->at);
         }
-        if (r->told) put_event(r->pickle, r->view, r->at, (uint32_t)r->at, "alloc");
+        if (r->told) put_snapshot_event(r->pickle, r->view, r->at, (uint32_t)r->at, "alloc");
         return;
     }
     segments_shrink(&r->segments, reserved);
     if (r->told) {
-        put_event(r->pickle, r->view, r->at, given, "free_requested");
-        put_event(r->pickle, r->view, r->at, given, "free_completed");
+        put_snapshot_event(r->pickle, r->view, r->at, given, "free_requested");
+        put_snapshot_event(r->pickle, r->view, r->at, given, "free_completed");
     }
     if (known) {
         segments_forget(&r->segments, address, bytes);
@@ -293,10 +293,10 @@ static void put_events(struct pickle *p, struct view *view, int64_t device)
         size_t i = view->block[k];
         if (b->device[i] != device) continue;
         if (b->bytes[i] > 0) {
-            put_event(p, view, i, MAP_NONE, "alloc");
+            put_snapshot_event(p, view, i, MAP_NONE, "alloc");
         } else {
-            put_event(p, view, i, MAP_NONE, "free_requested");
-            put_event(p, view, i, MAP_NONE, "free_completed");
+            put_snapshot_event(p, view, i, MAP_NONE, "free_requested");
+            put_snapshot_event(p, view, i, MAP_NONE, "free_completed");
         }
     }
     pickle_close_list(p);

@@ -2,7 +2,7 @@
  *
  * The contents are those that TeleFuser would write. A stage's duration is that of its last call, from entry to exit,
  * waiting included. A context of TeleFuser has waited for its work at its exit; the duration of any other stage goes on
- * until its work was done (ask/stages/done.h). total_stages_ms and num_stages cover all calls. A stage of several ranks
+ * until its work was done (ask/stages/done_times.h). total_stages_ms and num_stages cover all calls. A stage of several ranks
  * has the longest of their durations.
  * The values that the program passed to TeleFuser's registry are in the run's metadata, where
  * preload/python/shim_telefuser.py stores them. Only calls since the registry's last reset count; its request_id,

@@ -19,8 +19,8 @@ static void judge_call(struct kineto_judge *judge, const struct kineto_event *ev
     judge->captures += event->name.length > 20 && memmem(event->name.at, event->name.length, "BeginCapture", 12);
     if (!(event->has & HAS_CORRELATION)) return;
     judge->call = mem_grow(judge->call, &judge->call_capacity, judge->calls + 1, sizeof *judge->call);
-    judge->call[judge->calls++] =
-        (struct judged){event->correlation, event->ts, event->ts + event->dur, thread, launches_kernel(event->name)};
+    judge->call[judge->calls++] = (struct call_or_work){event->correlation, event->ts, event->ts + event->dur, thread,
+                                                        launches_kernel(event->name)};
 }
 
 void judge_take(struct kineto_judge *judge, const struct kineto_event *event, enum event_class event_class,
@@ -30,7 +30,7 @@ void judge_take(struct kineto_judge *judge, const struct kineto_event *event, en
     if (IS_WORK(event_class)) {
         uint64_t correlation = event->has & HAS_CORRELATION ? event->correlation : NO_ID;
         judge->work = mem_grow(judge->work, &judge->work_capacity, judge->works + 1, sizeof *judge->work);
-        judge->work[judge->works++] = (struct judged){correlation, event->ts, event->ts + event->dur, 0, false};
+        judge->work[judge->works++] = (struct call_or_work){correlation, event->ts, event->ts + event->dur, 0, false};
     } else if (!ON_DEVICE(event_class) && event_class != CLASS_OTHER && event->ts) {
         int64_t end = event->ts + event->dur;
         judge->first = judge->has_host ? MIN(judge->first, event->ts) : event->ts;
@@ -48,7 +48,7 @@ bool judge_limits(const struct kineto_judge *judge, int64_t *not_before, int64_t
     size_t beyond = 0;
     bool has = judge->has_host;
     for (size_t i = 0; i < judge->works && !judge->has_host; i++) { /* a trace of a device alone */
-        const struct judged *work = &judge->work[i];
+        const struct call_or_work *work = &judge->work[i];
         if (!work->start) continue;
         first = has ? MIN(first, work->start) : work->start;
         last = has ? MAX(last, work->end) : work->end;
@@ -68,27 +68,27 @@ bool judge_limits(const struct kineto_judge *judge, int64_t *not_before, int64_t
 
 static int by_correlation(const void *a, const void *b)
 {
-    const struct judged *x = a, *y = b;
+    const struct call_or_work *x = a, *y = b;
     return x->correlation != y->correlation ? (x->correlation > y->correlation) - (x->correlation < y->correlation)
                                             : by_number(x->start, y->start);
 }
 
-static void sort_judged(struct judged *judged, size_t count)
+static void sort_by_correlation(struct call_or_work *row, size_t count)
 {
     size_t i = 1;
-    while (i < count && by_correlation(&judged[i - 1], &judged[i]) <= 0) i++;
-    if (i < count) qsort(judged, count, sizeof *judged, by_correlation);
+    while (i < count && by_correlation(&row[i - 1], &row[i]) <= 0) i++;
+    if (i < count) qsort(row, count, sizeof *row, by_correlation);
 }
 
 void judge_conclude(struct kineto_judge *judge, struct doubts *health)
 {
     struct doubt *lost = &health->doubt[DOUBT_LOST_WORK], *early = &health->doubt[DOUBT_EARLY_WORK],
                  *uncalled = &health->doubt[DOUBT_UNCALLED_WORK];
-    sort_judged(judge->call, judge->calls);
-    sort_judged(judge->work, judge->works);
+    sort_by_correlation(judge->call, judge->calls);
+    sort_by_correlation(judge->work, judge->works);
     size_t w = 0;
     for (size_t i = 0; i < judge->calls; i++) {
-        const struct judged *call = &judge->call[i];
+        const struct call_or_work *call = &judge->call[i];
         bool again = i && judge->call[i - 1].correlation == call->correlation;
         while (w < judge->works && judge->work[w].correlation < call->correlation)
             uncalled->count += judge->work[w++].correlation != NO_ID;
@@ -111,7 +111,7 @@ void judge_conclude(struct kineto_judge *judge, struct doubts *health)
     uncalled->is_minor = 20 * uncalled->count < uncalled->of;
 }
 
-const struct judged *judge_call_of(const struct kineto_judge *judge, uint64_t correlation)
+const struct call_or_work *call_of_correlation(const struct kineto_judge *judge, uint64_t correlation)
 {
     size_t low = 0, high = judge->calls;
     while (low < high) {

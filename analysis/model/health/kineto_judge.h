@@ -10,7 +10,8 @@
 #include "model/model.h"
 #include "read/kineto.h"
 
-struct judged {
+/* What is kept of a call, or of a work that it launched. */
+struct call_or_work {
     uint64_t correlation;
     int64_t start, end;
     uint32_t thread; /* serial, of a call */
@@ -18,7 +19,7 @@ struct judged {
 };
 
 struct kineto_judge {
-    struct judged *call, *work;
+    struct call_or_work *call, *work;
     size_t calls, call_capacity, works, work_capacity;
     bool has_host;
     int64_t first, last; /* of events of the host whose time is not zero */
@@ -33,7 +34,7 @@ void judge_take(struct kineto_judge *judge, const struct kineto_event *event, en
 bool judge_limits(const struct kineto_judge *judge, int64_t *not_before, int64_t *not_after);
 void judge_conclude(struct kineto_judge *judge, struct doubts *health);
 /* Returns the call with a correlation id, after judge_conclude; NULL if there is none. */
-const struct judged *judge_call_of(const struct kineto_judge *judge, uint64_t correlation);
+const struct call_or_work *call_of_correlation(const struct kineto_judge *judge, uint64_t correlation);
 void judge_free(struct kineto_judge *judge);
 
 #endif

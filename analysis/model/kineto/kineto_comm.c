@@ -276,7 +276,8 @@ static struct annotated *sort_annotations(const struct kineto_comm *comm, const 
 }
 
 /* Returns the annotation that a call is inside of, the innermost if it is the last to begin; NULL: none. */
-static const struct annotated *annotation_round(const struct annotated *sorted, size_t count, const struct judged *call)
+static const struct annotated *annotation_round(const struct annotated *sorted, size_t count,
+                                                const struct call_or_work *call)
 {
     size_t low = 0, high = count;
     while (low < high) {
@@ -295,7 +296,8 @@ static void join_annotations(struct kineto_comm *comm, struct collectives *c, co
     struct annotated *sorted = sort_annotations(comm, c);
     for (size_t i = 0; i < comm->plains && comm->annotations; i++) {
         const struct plain_kernel *kernel = &comm->plain[i];
-        const struct judged *call = kernel->entry == NO_PLACE ? NULL : judge_call_of(judge, kernel->correlation);
+        const struct call_or_work *call =
+            kernel->entry == NO_PLACE ? NULL : call_of_correlation(judge, kernel->correlation);
         const struct annotated *round = call ? annotation_round(sorted, comm->annotations, call) : NULL;
         if (!round) continue;
         struct collective *of = &c->collective[kernel->entry], *annotation = &c->collective[round->entry];

@@ -57,12 +57,12 @@ struct framework_collective {
     bool is_nested; /* a work inside its call, or a call around one of NCCL */
 };
 
-/* The operators and blocks of some times are loaded alone (model/sweep/part.c). */
+/* The operators and blocks of some times are loaded alone (model/sweep/load_windows.c). */
 struct part {
     struct intervals when; /* merged; nanoseconds */
     struct clock clock;    /* shares the readings of the process's */
     struct clock_stretch stretch;
-    struct arrows *arrows; /* of part.c */
+    struct arrows *arrows; /* of sweep/load_windows.c */
 };
 
 struct load {

@@ -445,7 +445,7 @@ static void extend(struct process *process, int64_t start, int64_t end)
     process->has_time = true;
 }
 
-static void on_event(void *context, const struct dftracer_event *event)
+static void load_dftracer_event(void *context, const struct dftracer_event *event)
 {
     struct dftracer_load *load = context;
     enum dftracer_class event_class = dftracer_class(event);
@@ -562,7 +562,7 @@ bool load_dftracer(const char *path, const struct stream_way *way, struct names 
                    struct process *process, struct notes *notes, atomic_ullong *done)
 {
     struct dftracer_load load = {.names = names, .process = process, .needs = needs};
-    const struct dftracer_sink sink = {&load, on_event};
+    const struct dftracer_sink sink = {&load, load_dftracer_event};
     struct dftracer_damage damage;
     load_begin(&load);
     bool usable = dftracer_read(path, way->how, &sink, &damage, notes, done);
@@ -573,7 +573,7 @@ bool load_dftracer_bytes(const void *bytes, size_t length, size_t piece, size_t 
                          struct needs needs, struct process *process, struct notes *notes)
 {
     struct dftracer_load load = {.names = names, .process = process, .needs = needs};
-    const struct dftracer_sink sink = {&load, on_event};
+    const struct dftracer_sink sink = {&load, load_dftracer_event};
     struct dftracer_damage damage;
     load_begin(&load);
     bool usable = dftracer_read_bytes(bytes, length, piece, longest, &sink, &damage, notes);

@@ -95,7 +95,7 @@ static struct slice stand_in(const struct kineto_event *event)
 static struct tally *tally_of(struct kineto_load *load, const struct kineto_event *event)
 {
     struct slice category = event->phase == 'M' || !event->category.length ? stand_in(event) : event->category;
-    uint32_t *cached = &load->kind_cache[quick_hash(category) % CATEGORY_CACHE];
+    uint32_t *cached = &load->kind_cache[hash_of_samples(category) % CATEGORY_CACHE];
     struct tally *kind = *cached ? &load->kind[*cached - 1] : NULL;
     if (kind && kind->length == category.length && memcmp(kind->name, category.at, category.length) == 0) return kind;
     if (load->kinds >= MOST_CATEGORIES) /* more categories cannot be displayed usefully */
@@ -232,7 +232,7 @@ static void take_event(struct kineto_load *load, const struct kineto_event *even
     }
 }
 
-static void on_event(void *context, const struct kineto_event *event)
+static void load_kineto_event(void *context, const struct kineto_event *event)
 {
     struct kineto_load *load = context;
     struct event_numbers *numbers = &load->process->numbers;
@@ -347,7 +347,7 @@ static void divide(struct kineto_load *load, const struct once *once)
 static bool load_once(const struct once *once, struct process *process, struct kineto_parts **parts, bool *usable)
 {
     struct kineto_load load = {.names = once->names, .process = process, .needs = once->needs, .parts = parts};
-    const struct kineto_sink sink = {.context = &load, .event = on_event, .member = on_member};
+    const struct kineto_sink sink = {.context = &load, .event = load_kineto_event, .member = on_member};
     struct kineto_damage damage;
     load.damage = &damage;
     load_begin(&load);
@@ -395,7 +395,7 @@ static void on_event_of_many(void *context, const struct kineto_event *event)
 {
     struct many *many = context;
     struct kineto_event own = *event;
-    on_event(&many->load[kineto_part(many->parts, &own)], &own);
+    load_kineto_event(&many->load[kineto_part(many->parts, &own)], &own);
 }
 
 static void on_member_of_many(void *context, struct slice key, struct slice value)
@@ -432,7 +432,7 @@ bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, st
                        struct process *process, struct notes *notes)
 {
     struct kineto_load load = {.names = names, .process = process, .needs = needs};
-    const struct kineto_sink sink = {.context = &load, .event = on_event, .member = on_member};
+    const struct kineto_sink sink = {.context = &load, .event = load_kineto_event, .member = on_member};
     struct kineto_damage damage;
     load.damage = &damage;
     load_begin(&load);

@@ -56,19 +56,19 @@ uint32_t load_left_rows(struct load *load)
 /* Notes where the operators or blocks of the current group are, and when. */
 static void leave(struct load *load, const uint64_t *time, const uint64_t *duration, uint64_t *left)
 {
-    struct unheld *u = &load->process->unheld;
+    struct tables_in_file *u = &load->process->in_file;
     uint32_t piece = (uint32_t)(load->piece - load->trace->piece), rows = load_rows(load);
     uint64_t first = UINT64_MAX, last = 0;
     u->needs = load->needs;
     if (!u->count || u->piece[u->count - 1].piece != piece) {
         u->piece = mem_grow(u->piece, &u->capacity, u->count + 1, sizeof *u->piece);
-        u->piece[u->count++] = (struct unheld_piece){piece, (uint32_t)u->ops, (uint32_t)u->blocks, UINT64_MAX, 0};
+        u->piece[u->count++] = (struct chunk_in_file){piece, (uint32_t)u->ops, (uint32_t)u->blocks, UINT64_MAX, 0};
     }
     for (uint32_t i = 0; i < rows; i++) {
         first = MIN(first, time[i]);
         last = MAX(last, duration ? (uint64_t)load_end(time[i], duration[i]) : time[i]);
     }
-    struct unheld_piece *at = &u->piece[u->count - 1];
+    struct chunk_in_file *at = &u->piece[u->count - 1];
     at->first = MIN(at->first, first);
     at->last = MAX(at->last, last);
     *left += rows;
@@ -86,7 +86,7 @@ static void check_stacks(struct load *load, const uint64_t *stack)
 
 static void leave_operators(struct load *load)
 {
-    struct unheld *u = &load->process->unheld;
+    struct tables_in_file *u = &load->process->in_file;
     if (!load_left_rows(load)) return;
     bool has_links = load->needs.stream == STREAM_UNLINKED;
     if (has_links && !u->is_linked) {
@@ -100,7 +100,7 @@ static void leave_operators(struct load *load)
 
 static void leave_blocks(struct load *load)
 {
-    struct unheld *u = &load->process->unheld;
+    struct tables_in_file *u = &load->process->in_file;
     uint32_t rows = load_left_rows(load);
     if (!rows) return;
     const uint64_t *allocator = load_column(load, COL_memory_allocator);

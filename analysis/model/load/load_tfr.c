@@ -186,7 +186,7 @@ static void take_funcs(struct load *load)
 }
 
 /* Appends the arguments of the calls to process->args, in the order of the calls. */
-static void take_args(struct load *load, const uint64_t *values, const uint32_t *first)
+static void load_call_args(struct load *load, const uint64_t *values, const uint32_t *first)
 {
     struct process *p = load->process;
     uint32_t total = values ? first[load->group->count] : 0;
@@ -218,7 +218,7 @@ static void on_call(struct load *load)
     const uint64_t *values = with_args ? group_list(&load->reader.decoder, load->group, args, &first) : NULL;
     if (load->group->damaged) return;
     calls_reserve(c, load->group->count, with_args);
-    if (with_args) take_args(load, values, first);
+    if (with_args) load_call_args(load, values, first);
     for (uint32_t i = 0; i < load->group->count; i++) {
         uint32_t place = load_func(load, func[i]);
         if (!is_wanted(load, place)) continue;
@@ -242,7 +242,7 @@ static void on_collective(struct load *load)
     const uint64_t *error = load_column(load, COL_collective_error);
     if (load->group->damaged) return;
     calls_reserve(c, load->group->count, details(load));
-    if (details(load)) take_args(load, NULL, NULL);
+    if (details(load)) load_call_args(load, NULL, NULL);
     for (uint32_t i = 0; i < load->group->count; i++) {
         size_t at = c->table.count++;
         c->start[at] = (int64_t)time[i];

@@ -24,7 +24,7 @@ static inline uint64_t bytes_at(const char *at, size_t length)
     return word;
 }
 
-uint64_t quick_hash(struct slice text)
+uint64_t hash_of_samples(struct slice text)
 {
     const uint64_t mix = UINT64_C(0x9e3779b97f4a7c15);
     size_t n = text.length;
@@ -42,7 +42,7 @@ void name_cache_init(struct name_cache *cache, struct names *names)
 uint32_t cached_name(struct name_cache *cache, struct slice name)
 {
     if (!name.length) return NAME_NONE;
-    uint64_t hash = quick_hash(name);
+    uint64_t hash = hash_of_samples(name);
     struct cached_name *entry = &cache->entry[hash % NAME_CACHE];
     if (entry->hash != hash || entry->length != name.length || !entry->text ||
         memcmp(entry->text, name.at, name.length) != 0) {

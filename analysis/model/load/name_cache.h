@@ -18,7 +18,7 @@ void name_cache_init(struct name_cache *cache, struct names *names);
 /* Returns the number of a name; NAME_NONE for an empty one. */
 uint32_t cached_name(struct name_cache *cache, struct slice name);
 /* Hashes the length, the beginning, the middle and the end. The caller compares the whole text anyway. */
-uint64_t quick_hash(struct slice text);
+uint64_t hash_of_samples(struct slice text);
 void name_cache_free(struct name_cache *cache);
 
 #endif

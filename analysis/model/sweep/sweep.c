@@ -59,8 +59,8 @@ struct sweep {
 bool can_sweep(const struct process *p, const struct trace *trace, struct needs needs)
 {
     return !p->works.table.count && !p->spans.table.count && !p->graphs.nodes && !p->blocks.table.count &&
-           !p->tensors.uses && !p->unheld.has_others && !(needs.stream == STREAM_UNLINKED && p->unheld.is_linked) &&
-           p->unheld.ops + p->unheld.blocks < UINT32_MAX / 2 && trace->fd < MOST_DESCRIPTORS;
+           !p->tensors.uses && !p->in_file.has_others && !(needs.stream == STREAM_UNLINKED && p->in_file.is_linked) &&
+           p->in_file.ops + p->in_file.blocks < UINT32_MAX / 2 && trace->fd < MOST_DESCRIPTORS;
 }
 
 /* ---- sorting a chunk ---- */
@@ -374,7 +374,7 @@ static bool lies_in(const struct intervals *when, int64_t first, int64_t last)
 
 void sweep_widen(const struct process *process, struct intervals *when)
 {
-    const struct unheld *u = &process->unheld;
+    const struct tables_in_file *u = &process->in_file;
     struct clock clock = process->clock; /* shares its readings */
     struct intervals chunks = {0};
     for (size_t i = 0; i < u->count; i++) {
@@ -398,7 +398,7 @@ static int by_first(const void *a, const void *b)
 
 struct sweep *sweep_open(const struct process *process, struct names *names, struct sweep_wants wants, bool ahead)
 {
-    const struct unheld *u = &process->unheld;
+    const struct tables_in_file *u = &process->in_file;
     struct sweep *s = mem_zero(1, sizeof *s);
     s->load.trace = s->load.reader.trace = u->trace;
     s->load.names = names;
@@ -408,8 +408,8 @@ struct sweep *sweep_open(const struct process *process, struct names *names, str
     s->wants = wants;
     s->place = mem_zero(u->count, sizeof *s->place);
     for (size_t i = 0; i < u->count; i++) {
-        const struct unheld_piece *p = &u->piece[i];
-        uint32_t records = (wants.ops ? unheld_ops(u, i) : 0) + (wants.blocks ? unheld_blocks(u, i) : 0);
+        const struct chunk_in_file *p = &u->piece[i];
+        uint32_t records = (wants.ops ? ops_in_chunk(u, i) : 0) + (wants.blocks ? blocks_in_chunk(u, i) : 0);
         int64_t first = ns(s, p->first);
         if (!records || (wants.when && !lies_in(wants.when, first, ns(s, p->last)))) continue;
         s->place[s->places++] = (struct place){first, p->piece, p->op, p->block, records};

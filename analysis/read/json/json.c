@@ -111,7 +111,7 @@ static inline unsigned eight_digits(const char *p, uint64_t *value)
     return count;
 }
 
-static inline const char *bare_number(const char *p, unsigned scale, struct number *number)
+static inline const char *plain_number(const char *p, unsigned scale, struct number *number)
 {
     static const uint64_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
     number->negative = *p == '-';
@@ -143,8 +143,8 @@ static inline const char *bare_number(const char *p, unsigned scale, struct numb
 const char *json_number(const char *p, unsigned scale, struct number *number)
 {
     *number = (struct number){0};
-    if (*p != '"') return bare_number(p, scale, number);
-    const char *q = bare_number(p + 1, scale, number);
+    if (*p != '"') return plain_number(p, scale, number);
+    const char *q = plain_number(p + 1, scale, number);
     if (q == p + 1 || *q != '"') {
         *number = (struct number){0};
         return p;

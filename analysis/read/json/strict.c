@@ -21,34 +21,34 @@ static bool is_digit(const struct checker *c)
     return c->at < c->end && *c->at >= '0' && *c->at <= '9';
 }
 
-static bool take_digits(struct checker *c)
+static bool check_digits(struct checker *c)
 {
     bool some = is_digit(c);
     while (is_digit(c)) c->at++;
     return some;
 }
 
-static bool take_byte(struct checker *c, char byte)
+static bool check_byte(struct checker *c, char byte)
 {
     bool there = c->at < c->end && *c->at == byte;
     c->at += there;
     return there;
 }
 
-static bool take_number(struct checker *c)
+static bool check_number(struct checker *c)
 {
-    take_byte(c, '-');
-    if (!take_byte(c, '0') && !take_digits(c)) return false;
-    if (take_byte(c, '.') && !take_digits(c)) return false;
+    check_byte(c, '-');
+    if (!check_byte(c, '0') && !check_digits(c)) return false;
+    if (check_byte(c, '.') && !check_digits(c)) return false;
     if (c->at < c->end && (*c->at | 0x20) == 'e') {
         c->at++;
-        if (!take_byte(c, '-')) take_byte(c, '+');
-        return take_digits(c);
+        if (!check_byte(c, '-')) check_byte(c, '+');
+        return check_digits(c);
     }
     return true;
 }
 
-static bool take_word(struct checker *c)
+static bool check_word(struct checker *c)
 {
     static const char *const words[] = {"true", "false", "null"};
     for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
@@ -62,7 +62,7 @@ static bool take_word(struct checker *c)
 }
 
 /* Takes the four digits of a \u escape. Returns its code, -1 if they are not there. */
-static int take_code(struct checker *c)
+static int check_code(struct checker *c)
 {
     int code = 0;
     for (int i = 0; i < 4; i++, c->at++) {
@@ -73,14 +73,14 @@ static int take_code(struct checker *c)
 }
 
 /* Takes an escape from behind its backslash. A lone half of a surrogate pair is no character. */
-static bool take_escape(struct checker *c)
+static bool check_escape(struct checker *c)
 {
     if (c->at >= c->end || !*c->at || !strchr("\"\\/bfnrtu", *c->at)) return false;
     if (*c->at++ != 'u') return true;
-    int code = take_code(c);
+    int code = check_code(c);
     if (code < 0xd800 || code > 0xdfff) return code > 0;
-    if (code > 0xdbff || !take_byte(c, '\\') || !take_byte(c, 'u')) return false;
-    code = take_code(c);
+    if (code > 0xdbff || !check_byte(c, '\\') || !check_byte(c, 'u')) return false;
+    code = check_code(c);
     return code >= 0xdc00 && code <= 0xdfff;
 }
 
@@ -101,14 +101,14 @@ static void skip_plain(struct checker *c)
 }
 
 /* Takes a string from behind its opening quote. */
-static bool take_string(struct checker *c)
+static bool check_string(struct checker *c)
 {
     while (skip_plain(c), c->at < c->end) {
         unsigned char byte = (unsigned char)*c->at;
         size_t length = byte < 0x80 ? 1 : tfi_utf8_length(c->at, (size_t)(c->end - c->at));
         c->at += length;
         if (byte == '"') return true;
-        if (byte < ' ' || !length || (byte == '\\' && !take_escape(c))) return false;
+        if (byte < ' ' || !length || (byte == '\\' && !check_escape(c))) return false;
     }
     return false;
 }
@@ -118,41 +118,41 @@ static void skip_space(struct checker *c)
     while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t' || *c->at == '\r')) c->at++;
 }
 
-static bool take_scalar(struct checker *c)
+static bool check_scalar(struct checker *c)
 {
-    if (take_byte(c, '"')) return take_string(c);
-    return *c->at == '-' || is_digit(c) ? take_number(c) : take_word(c);
+    if (check_byte(c, '"')) return check_string(c);
+    return *c->at == '-' || is_digit(c) ? check_number(c) : check_word(c);
 }
 
 /* Takes what follows a value: the ends of the objects and lists that it closes, and a comma. Returns false at the end of
  * the whole, and at an error. */
-static bool take_ends(struct checker *c)
+static bool check_ends(struct checker *c)
 {
     while (c->depth) {
         skip_space(c);
-        if (take_byte(c, ',')) return true;
-        if (!take_byte(c, c->is_object[c->depth - 1] ? '}' : ']')) return false;
+        if (check_byte(c, ',')) return true;
+        if (!check_byte(c, c->is_object[c->depth - 1] ? '}' : ']')) return false;
         c->depth--;
     }
     return false;
 }
 
 /* Takes the key of a member, and its colon. */
-static bool take_key(struct checker *c)
+static bool check_key(struct checker *c)
 {
     skip_space(c);
-    if (!take_byte(c, '"') || !take_string(c)) return false;
+    if (!check_byte(c, '"') || !check_string(c)) return false;
     skip_space(c);
-    return take_byte(c, ':');
+    return check_byte(c, ':');
 }
 
 /* Takes the begin of an object or a list. An empty one is taken whole: *value is then true. */
-static bool take_open(struct checker *c, bool *value)
+static bool check_open(struct checker *c, bool *value)
 {
     bool is_object = *c->at++ == '{';
     if (c->depth == JSON_DEPTH) return false;
     skip_space(c);
-    *value = take_byte(c, is_object ? '}' : ']');
+    *value = check_byte(c, is_object ? '}' : ']');
     if (!*value) c->is_object[c->depth++] = is_object;
     return true;
 }
@@ -167,11 +167,11 @@ bool json_is_strict(struct slice json)
         bool value;
         do {
             value = true;
-            if (c.depth && c.is_object[c.depth - 1] && !take_key(&c)) return false;
+            if (c.depth && c.is_object[c.depth - 1] && !check_key(&c)) return false;
             if (c.depth) skip_space(&c);
             if (c.at == c.end) return false;
-            if (*c.at != '{' && *c.at != '[' ? !take_scalar(&c) : !take_open(&c, &value)) return false;
+            if (*c.at != '{' && *c.at != '[' ? !check_scalar(&c) : !check_open(&c, &value)) return false;
         } while (!value);
-    } while (take_ends(&c));
+    } while (check_ends(&c));
     return !c.depth && c.at == c.end;
 }

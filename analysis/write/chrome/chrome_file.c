@@ -33,7 +33,7 @@ static void begin_events(struct chrome_file *file)
     file->in_events = true;
 }
 
-static void put_event(void *context, const struct event *event)
+static void write_chrome_event(void *context, const struct event *event)
 {
     struct chrome_file *file = context;
     struct slice valid = event->has & HAS_CLEAN ? event->raw : strict_json(&file->strict, event->raw);
@@ -42,7 +42,7 @@ static void put_event(void *context, const struct event *event)
     out_write(file->out, valid.at, valid.length);
 }
 
-static void put_member(void *context, struct slice key, struct slice value)
+static void write_chrome_member(void *context, struct slice key, struct slice value)
 {
     struct chrome_file *file = context;
     struct slice valid = strict_json(&file->strict, value);
@@ -66,8 +66,8 @@ struct event_taker chrome_taker(struct chrome_file *file)
 {
     return (struct event_taker){.context = file,
                                 .begin = begin_file,
-                                .event = put_event,
+                                .event = write_chrome_event,
                                 .end = end_file,
-                                .member = put_member,
+                                .member = write_chrome_member,
                                 .is_drawn = true};
 }

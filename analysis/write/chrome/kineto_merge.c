@@ -345,7 +345,7 @@ static void begin_trace(void *context, const struct process *process, int64_t pi
     (void)pid; /* a row's pid is found when its first event comes */
 }
 
-static void take_member(void *context, struct slice key, struct slice value)
+static void keep_member_of_trace(void *context, struct slice key, struct slice value)
 {
     struct rewriting *r = context;
     struct merged_process *one = r->one;
@@ -386,6 +386,6 @@ struct event_taker rewriting_taker(struct merged *file, size_t place)
                                 .begin = begin_trace,
                                 .event = take_event,
                                 .end = end_trace,
-                                .member = take_member,
+                                .member = keep_member_of_trace,
                                 .only_kept = true};
 }

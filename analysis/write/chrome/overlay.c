@@ -163,7 +163,7 @@ static void note_place(struct overlay *o, uint32_t number, const struct event *e
                             .on_device = is_on_device(event)};
 }
 
-static void on_event(void *context, const struct event *event)
+static void put_event_under_path(void *context, const struct event *event)
 {
     struct overlay *o = context;
     uint32_t number = recognise(o, event);
@@ -254,7 +254,7 @@ static bool pass_events(struct overlay *o, const struct selection *chosen)
 {
     struct options all = {.from = NAN, .to = NAN};
     struct selection whole = {0};
-    const struct event_taker taker = {o, on_begin, on_event, on_end, on_member, false, false};
+    const struct event_taker taker = {o, on_begin, put_event_under_path, on_end, on_member, false, false};
     uint64_t events = 0;
     selection_init(&whole, &all, chosen->inputs, chosen->model);
     bool read = export_events(&whole, o->process, "critical-path", &taker, &events);

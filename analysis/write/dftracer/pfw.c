@@ -218,7 +218,7 @@ static int64_t shifted_us(const struct pfw *file, int64_t ns)
     return ns / 1000 - (ns % 1000 < 0);
 }
 
-static void put_event(struct pfw *file, const struct event *event, int64_t start, int64_t end)
+static void write_pfw_event(struct pfw *file, const struct event *event, int64_t start, int64_t end)
 {
     struct slice said = value_object(event_argument(event, "dftracer"));
     struct event inner = {.args = object_of(said, "args")};
@@ -278,7 +278,7 @@ static void take_half(struct pfw *file, const struct event *event)
             both.args = (struct slice){half->args, strlen(half->args)};
             event_split(&both, &file->arguments);
         }
-        put_event(file, &both, half->start, event->ts);
+        write_pfw_event(file, &both, half->start, event->ts);
         free(half->args);
         half->args = NULL;
     } else {
@@ -311,8 +311,8 @@ static void take_event(void *context, const struct event *given)
     else if (event->category.at && slice_is(event->category, "dftracer")) return; /* start and end: written anew */
     else if (!(event->has & HAS_TS)) file->left_out++;
     else if (event->phase == 'X' && event->has & HAS_DUR)
-        put_event(file, event, event->ts, add_ns(event->ts, event->dur));
-    else if (is_moment) put_event(file, event, event->ts, event->ts);
+        write_pfw_event(file, event, event->ts, add_ns(event->ts, event->dur));
+    else if (is_moment) write_pfw_event(file, event, event->ts, event->ts);
     else if (event->phase == 'b' || event->phase == 'e') take_half(file, event);
     else file->left_out++;
 }

@@ -94,7 +94,7 @@ static void put_member(struct to_chrome *to, const struct dftracer_event *event,
     else text_add(raw, value.at, value.length);
 }
 
-static void put_event(struct to_chrome *to, const struct dftracer_event *event, struct kineto_event *made)
+static void make_kineto_event(struct to_chrome *to, const struct dftracer_event *event, struct kineto_event *made)
 {
     struct slice rest = event->raw, key, value;
     to->raw.length = 0;
@@ -149,7 +149,7 @@ static struct kineto_event to_chrome_event(struct to_chrome *to, const struct df
         made.has |= HAS_TID;
     }
     if (event->phase == 'M') take_text(to, event);
-    put_event(to, event, &made);
+    make_kineto_event(to, event, &made);
     struct slice args = json_member(made.raw, "args");
     made.args = args.length && *args.at == '{' ? args : (struct slice){0};
     return made;

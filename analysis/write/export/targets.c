@@ -44,7 +44,7 @@ void targets_begin(struct targets *targets, const struct process *process, const
     if (targets->by_stage) find_targets(targets);
 }
 
-static void give_event(struct targets *targets, struct target *target, const struct event *event)
+static void give_event_to_target(struct targets *targets, struct target *target, const struct event *event)
 {
     if (target->seen == targets->number) return;
     target->seen = targets->number;
@@ -74,13 +74,13 @@ void targets_event(struct targets *targets, const struct event *event, bool is_k
     for (size_t i = 0; i < targets->count; i++) {
         struct target *target = &targets->target[i];
         if (target->taker.only_kept && !is_kept) continue;
-        if (target->whole || event->phase == 'M') give_event(targets, target, event);
+        if (target->whole || event->phase == 'M') give_event_to_target(targets, target, event);
     }
     uint64_t of_stage = at && at->stage != NO_PLACE ? targets->of_stage[at->stage] : 0;
     for (; of_stage; of_stage &= of_stage - 1) {
         uint32_t target = (uint32_t)__builtin_ctzll(of_stage);
         if (targets->all_until[at->stage] > at->time || is_open(targets, target, at->stage, at->time))
-            give_event(targets, &targets->target[target], event);
+            give_event_to_target(targets, &targets->target[target], event);
     }
 }
 

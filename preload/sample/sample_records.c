@@ -1,5 +1,5 @@
-/* looks.c - writes what the sampler found, in the background thread. */
-#include "sample/looks.h"
+/* sample_records.c - writes what the sampler found, in the background thread. */
+#include "sample/sample_records.h"
 
 #include <string.h>
 

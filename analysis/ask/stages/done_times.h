@@ -1,10 +1,10 @@
-/* done.h - finds when each call of a stage was done: when it had ended, and all work launched in it too.
+/* done_times.h - finds when each call of a stage was done: when it had ended, and all work launched in it too.
  *
  * The work of a call is the device work launched in it or in a stage inside it (attribute.h), whenever it ran. Work that
  * other filters than --from and --to leave out does not count.
  */
-#ifndef TFA_STAGE_DONE_H
-#define TFA_STAGE_DONE_H
+#ifndef TFA_DONE_TIMES_H
+#define TFA_DONE_TIMES_H
 
 #include "ask/choice.h"
 

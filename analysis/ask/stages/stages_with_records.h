@@ -1,7 +1,7 @@
-/* selected_stages.h - tells of which calls of stages the records were kept: those in a stage that ENABLE_PROFILER_NAMES
+/* stages_with_records.h - tells of which calls of stages the records were kept: those in a stage that ENABLE_PROFILER_NAMES
  * selects, while recording was on. */
-#ifndef TFA_SELECTED_STAGES_H
-#define TFA_SELECTED_STAGES_H
+#ifndef TFA_STAGES_WITH_RECORDS_H
+#define TFA_STAGES_WITH_RECORDS_H
 
 #include "ask/choice.h"
 

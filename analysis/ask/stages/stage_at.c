@@ -1,5 +1,5 @@
-/* at.c - finds the innermost stage open on a thread at a moment. */
-#include "ask/stages/at.h"
+/* stage_at.c - finds the innermost stage open on a thread at a moment. */
+#include "ask/stages/stage_at.h"
 
 #include <stdlib.h>
 
@@ -87,7 +87,7 @@ struct moment_search {
     int64_t time;
 };
 
-static bool opens_behind(const void *context, size_t place)
+static bool stage_opens_behind(const void *context, size_t place)
 {
     const struct moment_search *search = context;
     const struct ranges *r = search->finder->ranges;
@@ -106,7 +106,7 @@ static uint32_t on_thread(const struct stage_finder *finder, uint32_t thread, in
 {
     const struct ranges *r = finder->ranges;
     const struct moment_search search = {finder, thread, time};
-    size_t after = finder->last->stage = place_near(finder->last->stage, finder->count, opens_behind, &search);
+    size_t after = finder->last->stage = place_near(finder->last->stage, finder->count, stage_opens_behind, &search);
     if (!after || r->thread[finder->order[after - 1]] != thread) return NO_PLACE;
     uint32_t last = (uint32_t)finder->order[after - 1];
     return r->end[last] > time ? last : stages_around(finder->paths, last, time);

@@ -1,10 +1,10 @@
-/* part.c - loads the operators and blocks of some times from a trace of ours whose process holds all else.
+/* load_windows.c - loads the operators and blocks of some times from a trace of ours whose process holds all else.
  *
  * The chunks that may have some are read again. If an operator among them has a forward or backward operator, which may
  * lie at any time, all chunks are read once more for that one's time and thread. Memory grows with the part, not with
  * the length of the run.
  */
-#include "model/sweep/part.h"
+#include "model/sweep/load_windows.h"
 
 #include <stdlib.h>
 
@@ -34,7 +34,7 @@ static void take_group(struct load *load, struct group *group, void (*take)(stru
 
 /* Reads a chunk, and hands over its operators and its blocks, each unless there is no taker for it. Returns false if it
  * can't be read. */
-static bool read_chunk(struct load *load, const struct unheld_piece *piece, void (*take_ops)(struct load *load),
+static bool read_chunk(struct load *load, const struct chunk_in_file *piece, void (*take_ops)(struct load *load),
                        void (*take_blocks)(struct load *load))
 {
     struct chunk chunk;
@@ -50,14 +50,14 @@ static bool read_chunk(struct load *load, const struct unheld_piece *piece, void
 
 /* ---- operators and blocks ---- */
 
-static void read_part(struct load *load, const struct unheld *u)
+static void read_part(struct load *load, const struct tables_in_file *u)
 {
     void (*take_ops)(struct load * load) = load->needs.operators ? load_operators : NULL;
     void (*take_blocks)(struct load * load) = load->needs.memory ? load_blocks : NULL;
     for (size_t i = 0; i < u->count; i++)
         if (part_has(load->part, u->piece[i].first, u->piece[i].last) &&
             !read_chunk(load, &u->piece[i], take_ops, take_blocks))
-            load->trace->unread += (take_ops ? unheld_ops(u, i) : 0) + (take_blocks ? unheld_blocks(u, i) : 0);
+            load->trace->unread += (take_ops ? ops_in_chunk(u, i) : 0) + (take_blocks ? blocks_in_chunk(u, i) : 0);
 }
 
 /* Keeps the links that make a pair: the last forward one and the first backward one of a key. */
@@ -100,12 +100,12 @@ static void add_arrow(struct arrows *arrows, const struct op_link *link)
 }
 
 /* Finds the other ends of all arrows, which may lie at any time. */
-static void find_ends(struct load *load, const struct unheld *u)
+static void find_ends(struct load *load, const struct tables_in_file *u)
 {
     for (size_t i = 0; i < u->count && load->part->arrows->count; i++) read_chunk(load, &u->piece[i], take_links, NULL);
 }
 
-static void read_links(struct load *load, const struct unheld *u)
+static void read_links(struct load *load, const struct tables_in_file *u)
 {
     const struct arrows *arrows = load->part->arrows;
     for (size_t i = 0; i < load->links; i++) add_arrow(load->part->arrows, &load->link[i]);
@@ -131,7 +131,7 @@ static void begin_arrows(struct load *load)
 }
 
 /* Adds the times of backward operators whose forward ones begin in the part. */
-static void add_backward(struct load *load, const struct unheld *u)
+static void add_backward(struct load *load, const struct tables_in_file *u)
 {
     struct part *part = load->part;
     const struct arrows *arrows = part->arrows;
@@ -166,10 +166,10 @@ static void convert(struct part *part, struct process *process)
     for (size_t i = 0; i < f->table.count; i++) f->time[i] = part_ns(part, (uint64_t)f->time[i]);
 }
 
-void load_part(struct process *process, struct names *names, const struct intervals *when, bool by_stage,
-               struct notes *notes)
+void load_windows(struct process *process, struct names *names, const struct intervals *when, bool by_stage,
+                  struct notes *notes)
 {
-    struct unheld *u = &process->unheld;
+    struct tables_in_file *u = &process->in_file;
     struct arrows arrows = {0};
     struct part part = {
         .when = intervals_union(when, &(struct intervals){0}), .clock = process->clock, .arrows = &arrows};
@@ -188,5 +188,5 @@ void load_part(struct process *process, struct names *names, const struct interv
     map_free(&arrows.of);
     free(arrows.arrow);
     free(u->piece);
-    *u = (struct unheld){0};
+    *u = (struct tables_in_file){0};
 }

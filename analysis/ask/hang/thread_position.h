@@ -1,6 +1,6 @@
-/* where.h - where a thread is: its state, the call, collective or stage that it is in, and since when. */
-#ifndef TFA_HANG_WHERE_H
-#define TFA_HANG_WHERE_H
+/* thread_position.h - where a thread is: its state, the call, collective or stage that it is in, and since when. */
+#ifndef TFA_THREAD_POSITION_H
+#define TFA_THREAD_POSITION_H
 
 #include "ask/hang/hang_answer.h"
 

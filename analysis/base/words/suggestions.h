@@ -1,6 +1,6 @@
-/* meant.h - what a mistyped command or option means: the nearest name, or what other tools call it. */
-#ifndef TFA_MEANT_H
-#define TFA_MEANT_H
+/* suggestions.h - what a mistyped command or option means: the nearest name, or what other tools call it. */
+#ifndef TFA_SUGGESTIONS_H
+#define TFA_SUGGESTIONS_H
 
 #include "base/util.h"
 

@@ -1,5 +1,5 @@
-/* meant.c - finds what a mistyped command or option means, by edit distance and by the words of meant.def. */
-#include "base/words/meant.h"
+/* suggestions.c - finds what a mistyped command or option means, by edit distance and by the words of suggestions.def. */
+#include "base/words/suggestions.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +10,12 @@ struct word_meant {
 
 static const struct word_meant commands_meant[] = {
 #define COMMAND_MEANT(word, instead) {word, instead},
-#include "base/words/meant.def"
+#include "base/words/suggestions.def"
 };
 
 static const struct word_meant options_meant[] = {
 #define OPTION_MEANT(word, instead) {word, instead},
-#include "base/words/meant.def"
+#include "base/words/suggestions.def"
 };
 
 static const char *instead_of(const char *word, const struct word_meant *meant, size_t count)

@@ -1,6 +1,6 @@
-/* part.h - loads the operators and blocks of some times from a trace of ours whose process holds all else. */
-#ifndef TFA_SWEEP_PART_H
-#define TFA_SWEEP_PART_H
+/* load_windows.h - loads the operators and blocks of some times from a trace of ours whose process holds all else. */
+#ifndef TFA_LOAD_WINDOWS_H
+#define TFA_LOAD_WINDOWS_H
 
 #include "base/sets/intervals.h"
 #include "model/model.h"
@@ -9,7 +9,7 @@
  * merged set, in nanoseconds. `by_stage`: also what lies in backward operators whose forward ones begin there, as it
  * belongs to the same stage. They have the same ids as where all are loaded. Records that can't be read again are added to
  * the trace's `unread`; invalid call stacks give a note. */
-void load_part(struct process *process, struct names *names, const struct intervals *when, bool by_stage,
-               struct notes *notes);
+void load_windows(struct process *process, struct names *names, const struct intervals *when, bool by_stage,
+                  struct notes *notes);
 
 #endif

@@ -1,11 +1,11 @@
-/* done.c - finds when each call of a stage was done.
+/* done_times.c - finds when each call of a stage was done.
  *
  * A call hands its time on to the stage around it, inner calls first. If ranges cross, the call ends after the stage it
  * was opened in, and some of its work was launched when that one had ended. Work in such calls climbs by itself to all
- * stages that were open at its launch. The times of these stages are unknown if too many stages are open (deep.h), or if
+ * stages that were open at its launch. The times of these stages are unknown if too many stages are open (open_stages.h), or if
  * there are only sums of the work.
  */
-#include "ask/stages/done.h"
+#include "ask/stages/done_times.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* looks.h - writes what the sampler found. */
-#ifndef TFI_LOOKS_H
-#define TFI_LOOKS_H
+/* sample_records.h - writes what the sampler found. */
+#ifndef TFI_SAMPLE_RECORDS_H
+#define TFI_SAMPLE_RECORDS_H
 
 #include "record/background.h"
 

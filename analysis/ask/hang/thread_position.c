@@ -1,5 +1,5 @@
-/* where.c - finds where a thread is, from its slot, its collectives, its Python frames and its last record. */
-#include "ask/hang/where.h"
+/* thread_position.c - finds where a thread is, from its slot, its collectives, its Python frames and its last record. */
+#include "ask/hang/thread_position.h"
 
 #include <stdlib.h>
 #include <string.h>

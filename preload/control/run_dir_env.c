@@ -1,4 +1,4 @@
-/* pass_on.c - names the run directory in the environment, for the children of this process. */
+/* run_dir_env.c - names the run directory in the environment, for the children of this process. */
 #include <stdlib.h>
 #include <string.h>
 

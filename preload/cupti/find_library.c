@@ -1,4 +1,4 @@
-/* find.c - chooses the CUPTI library and finds its functions.
+/* find_library.c - chooses the CUPTI library and finds its functions.
  *
  * Order. A CUPTI that is mapped already is the one that the program's own profiler uses, and a second copy does not
  * work beside it. Next comes TFI_CUPTI_PATH; then the place that belongs to the mapped CUDA runtime: beside it, in

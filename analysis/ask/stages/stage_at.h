@@ -1,4 +1,4 @@
-/* at.h - finds the stage of a single moment on a thread, by rules (1), (3) and (4) of attribute.h.
+/* stage_at.h - finds the stage of a single moment on a thread, by rules (1), (3) and (4) of attribute.h.
  *
  * attribute() answers for all calls, operators and device work at once. This is for items without a table in the model.
  */

@@ -1,5 +1,5 @@
-/* selected_stages.c - tells of which calls of stages the records were kept. */
-#include "ask/stages/selected_stages.h"
+/* stages_with_records.c - tells of which calls of stages the records were kept. */
+#include "ask/stages/stages_with_records.h"
 
 #include <stdlib.h>
 #include <string.h>
