@@ -11,38 +11,39 @@ struct needs;
 struct reduction;
 struct session;
 
-/* Options that only some commands take, as `takes` in commands.def lists them. */
+/* Options that only some commands take, as `takes` in commands.def lists them, and takers of options.def. */
 enum {
-    ROWS = 1,
-    ANSWER = 2,
-    FILES = 4,
-    TOGETHER = 8,
-    RULES = 16,
-    KERNEL_GROUPS = 32,
-    TORCH_TABLE = 64,
-    EXCLUSIVE = 128,    /* --exclusive and --slowest */
-    ALL = 256,          /* every command but `help` takes it */
-    FILTERED = 512,     /* a filter: every command takes it unless commands.def refuses it */
-    STAGED = 268435456, /* every command that takes --stage takes it */
-    MERGED = 2048,
-    HELP = 1024, /* the command reads no trace: its arguments are words */
-    DFTRACER = 4096,
-    FILE_TABLE = 8192,
-    MEMORY_LAYOUTS = 8388608,
-    MEMORY_ROWS = 16777216,
-    SPOTS = 67108864,
-    BUDGET = 16384,
-    DIFF = 32768,
-    STACK_LINES = 65536,
-    OPERATOR = 131072,
-    PATH = 262144,
-    HTA_RULES = 1048576,
-    TRACELENS_RULES = 2097152,
-    VERSIONED = 4194304,
-    PEAKS = 33554432,
-    FINDINGS = 134217728,
-    FIRST_SCREEN = 268435456, /* what is asked where no command is given */
-    COMMAND_LINE = 524288     /* words behind `--` are a command line */
+    ROWS = 1 << 0,
+    ANSWER = 1 << 1,
+    FILES = 1 << 2,
+    TOGETHER = 1 << 3,
+    RULES = 1 << 4,
+    HTA_RULES = 1 << 5,
+    TRACELENS_RULES = 1 << 6,
+    KERNEL_GROUPS = 1 << 7,
+    TORCH_TABLE = 1 << 8,
+    EXCLUSIVE = 1 << 9, /* --exclusive and --slowest */
+    FILE_TABLE = 1 << 10,
+    MEMORY_LAYOUTS = 1 << 11,
+    SPOTS = 1 << 12,
+    BUDGET = 1 << 13,
+    DIFF = 1 << 14,
+    STACK_LINES = 1 << 15,
+    OPERATOR = 1 << 16,
+    PATH = 1 << 17,
+    PEAKS = 1 << 18,
+    FINDINGS = 1 << 19,
+    MERGED = 1 << 20,
+    DFTRACER = 1 << 21,
+    MEMORY_ROWS = 1 << 22,
+    VERSIONED = 1 << 23,
+    FIRST_SCREEN = 1 << 24, /* what is asked where no command is given */
+    COMMAND_LINE = 1 << 25, /* words behind `--` are a command line */
+    HELP = 1 << 26,         /* the command reads no trace: its arguments are words */
+    ALL = 1 << 27,          /* of an option: every command but `help` takes it */
+    FILTERED = 1 << 28,     /* of a filter: every command takes it unless commands.def refuses it */
+    STAGED = 1 << 29,       /* of an option: every command that takes --stage takes it */
+    SORTED = 1 << 30        /* of an option: every command that prints rows takes it unless commands.def refuses it */
 };
 
 /* How a command answers by our rules or by another tool's definitions. */

@@ -210,3 +210,29 @@ size_t characters_bytes(const char *text, size_t length, size_t count)
     for (; at < length && (count || !begins_character(text[at])); at++) count -= begins_character(text[at]);
     return at;
 }
+
+void text_quoted(struct text *text, const char *bytes, size_t length)
+{
+    text_puts(text, "\"");
+    for (size_t i = 0, from = 0; i <= length; i++) {
+        if (i == length || bytes[i] == '"' || bytes[i] == '\\') {
+            text_visible(text, bytes + from, i - from);
+            text_puts(text, i < length ? "\\" : "");
+            from = i;
+        }
+    }
+    text_puts(text, "\"");
+}
+
+void text_csv(struct text *text, const char *bytes, size_t length, bool formula)
+{
+    bool quote = false;
+    for (size_t i = 0; i < length; i++) quote |= strchr(",\"\r\n", bytes[i]) != NULL;
+    text_puts(text, quote ? "\"" : "");
+    text_puts(text, formula ? "'" : "");
+    for (size_t i = 0; i < length; i++) {
+        text_add(text, "\"\"", bytes[i] == '"' && quote);
+        text_add(text, bytes + i, 1);
+    }
+    text_puts(text, quote ? "\"" : "");
+}

@@ -28,6 +28,10 @@ void text_json(struct text *text, const char *json, size_t length);
 bool json_is_safe(const char *json, size_t length); /* it has no unsafe character */
 /* Tells whether a spreadsheet would take a csv cell for a formula; such cells get a leading apostrophe. */
 bool is_formula(const char *text, size_t length);
+/* Appends visible text in quotes, for one of several values on a line. */
+void text_quoted(struct text *text, const char *bytes, size_t length);
+/* Appends a cell of csv; with an apostrophe before a formula. */
+void text_csv(struct text *text, const char *bytes, size_t length, bool formula);
 
 /* ---- UTF-8 characters; each counts as one column ---- */
 bool begins_character(char c);

@@ -9,6 +9,7 @@
 
 #include "base/command.h"
 #include "base/words/suggestions.h"
+#include "base/words/torch_names.h"
 #include "pattern.h"
 
 enum { NO_COMMAND = -1 };
@@ -99,7 +100,15 @@ static bool knows(const struct option *option, const struct command *command)
     if (command->takes & HELP) return option->takers & HELP;
     if (option->takers == FILTERED) return !refusal(option->name, command, &length);
     if (option->takers == STAGED) return !refusal("--stage", command, &length);
+    if (option->takers == SORTED) return command->takes & ROWS && !refusal(option->name, command, &length);
     return option->takers & (ALL | command->takes);
+}
+
+const char *options_sort_key(const struct options *options)
+{
+    int length;
+    bool sorts = options->command->takes & ROWS && !refusal("--sort-by", options->command, &length);
+    return sorts ? options->sort.key : NULL;
 }
 
 /* ---- values ---- */
@@ -186,55 +195,19 @@ static bool parse_groups(const char *value, struct group_ops *groups)
     return good;
 }
 
-static const char *const sort_names[] = {[SORT_NONE] = "",
-                                         [SORT_CPU_TIME] = "cpu_time",
-                                         [SORT_DEVICE_TIME] = "device_time",
-                                         [SORT_CPU_TIME_TOTAL] = "cpu_time_total",
-                                         [SORT_DEVICE_TIME_TOTAL] = "device_time_total",
-                                         [SORT_SELF_CPU_TIME_TOTAL] = "self_cpu_time_total",
-                                         [SORT_SELF_DEVICE_TIME_TOTAL] = "self_device_time_total",
-                                         [SORT_CPU_MEMORY] = "cpu_memory_usage",
-                                         [SORT_DEVICE_MEMORY] = "device_memory_usage",
-                                         [SORT_SELF_CPU_MEMORY] = "self_cpu_memory_usage",
-                                         [SORT_SELF_DEVICE_MEMORY] = "self_device_memory_usage",
-                                         [SORT_COUNT] = "count",
-                                         [SORT_FLOPS] = "flops"};
-
-/* Adds the name with "device" in place of the name of any device, as torch does. */
-static void add_of_device(struct text *plain, const char *value)
+static bool set_order(const struct options *options, const char *value, struct sort_by *sort)
 {
-    static const char *const devices[] = {"cuda", "xpu", "npu", "mtia", "hpu", "privateuse1"};
-    const char *found = NULL;
-    size_t length = 0;
-    for (size_t i = 0; i < ARRAY_SIZE(devices) && !found; i++) {
-        found = strstr(value, devices[i]);
-        length = strlen(devices[i]);
-    }
-    if (found) text_format(plain, "%.*sdevice%s", (int)(found - value), value, found + length);
-    else text_puts(plain, value);
-}
-
-static bool set_sort_key(const struct option *option, const char *value, enum sort_key *key)
-{
-    struct text plain = {0};
-    add_of_device(&plain, value);
-    size_t i = 1;
-    while (i < NR_SORT_KEYS && strcmp(plain.data ? plain.data : "", sort_names[i]) != 0) i++;
-    if (i == NR_SORT_KEYS) {
-        const char *meant = nearest(plain.data ? plain.data : "", sort_names + 1, NR_SORT_KEYS - 1);
-        complain(NULL, "%s takes torch's names (cuda_, xpu_ and device_ mean the same), not %s%s%s%s", option->name,
-                 value, meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
-    }
-    text_free(&plain);
-    *key = (enum sort_key)i;
-    return i < NR_SORT_KEYS;
+    if (options->command && options->command->takes & TORCH_TABLE) return torchs_order(value, &sort->torchs);
+    free(sort->key);
+    sort->key = string_format("%s", value);
+    return true;
 }
 
 /* Takes torch's names for the metrics of operators too: self_cpu_time_total, self_cuda_time_total. */
 static bool set_metric(const struct option *option, const char *value, int *metric)
 {
     struct text plain = {0};
-    add_of_device(&plain, value);
+    text_of_any_device(&plain, value);
     size_t length = plain.data ? strlen(plain.data) : 0, tail = strlen("_time_total");
     bool is_torchs = length > tail && strncmp(plain.data, "self_", strlen("self_")) == 0 &&
                      strcmp(plain.data + length - tail, "_time_total") == 0;
@@ -276,7 +249,7 @@ static bool set_option(struct options *options, const struct option *option, con
         break;
     case SECONDS: good = set_seconds(value, place); break;
     case GROUPS: good = parse_groups(value, place); break;
-    case SORT_KEY: return set_sort_key(option, value, place);
+    case SORT_KEY: return set_order(options, value, place);
     case METRIC: return set_metric(option, value, place);
     case LIMIT: good = parse_limit(value, place); break;
     }
@@ -544,6 +517,10 @@ bool options_parse(struct options *options, const struct command *commands, int 
         complain(NULL, "--from %g is not before --to %g", options->from, options->to);
         return false;
     }
+    if (options->sort.key) { /* the sorted rows are cut, not those of the command */
+        options->sort.top = options->top;
+        options->top = 0;
+    }
     return true;
 }
 
@@ -574,6 +551,7 @@ void options_free(struct options *options)
         case TEXT: free_text(place); break;
         case LIST: free_list(place); break;
         case GLOB: free_strings(place); break;
+        case SORT_KEY: free_text(&((struct sort_by *)place)->key); break;
         default: break;
         }
     }

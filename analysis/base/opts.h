@@ -55,7 +55,7 @@ struct group_ops {
     uint64_t stack; /* number of frames; 0: do not group by stack */
 };
 
-/* Sort keys of a table, by torch's names. */
+/* Orders of torch's table of operators, by torch's names. */
 enum sort_key {
     SORT_NONE,
     SORT_CPU_TIME,
@@ -71,6 +71,13 @@ enum sort_key {
     SORT_COUNT,
     SORT_FLOPS,
     NR_SORT_KEYS
+};
+
+/* The order of rows, and how many are shown. */
+struct sort_by {
+    char *key;            /* of the rows; NULL: in the order in which the command writes them */
+    enum sort_key torchs; /* of `ops`, instead of `key` */
+    uint64_t top;         /* --top beside `key`: counts the sorted rows; 0: all */
 };
 
 enum stage_name_style { STAGES_FOLDED, STAGES_FULL };
@@ -111,7 +118,7 @@ struct options {
     enum stack_layout stack_layout;
     enum memory_layout memory_layout;
     struct group_ops group_ops;
-    enum sort_key sort_by;
+    struct sort_by sort;
     int64_t row_limit; /* 0: not given, -1: all */
     enum name_style names;
     enum stage_name_style stage_names;
@@ -133,6 +140,7 @@ struct options {
 bool options_parse(struct options *options, const struct command *commands, int argc, char **argv);
 void options_free(struct options *options);
 enum rules options_rules(const struct options *options);
-bool list_has(const struct list *list, int64_t value); /* an empty list matches every value */
+const char *options_sort_key(const struct options *options); /* of the current command; NULL: it keeps its order */
+bool list_has(const struct list *list, int64_t value);       /* an empty list matches every value */
 
 #endif

@@ -205,7 +205,7 @@ void cmd_ops(struct session *session)
     }
     op_rows_end(&rows);
     if (session->options.names == NAMES_SHORT) shorten_kernels(&rows);
-    if (session->options.sort_by != SORT_NONE) sort_rows(&rows, session->options.sort_by);
+    if (session->options.sort.torchs != SORT_NONE) sort_rows(&rows, session->options.sort.torchs);
     if (print(session, &rows)) {
         if (!rows.count && !is_filtered(&session->options))
             complain(NULL, "no operators were recorded; `tfanalyze info` shows the recorded events");

@@ -409,6 +409,7 @@ bool session_begin(struct session *session, enum emit_style style)
     if (!begin_answer(session)) return false;
     emit_begin(&session->emit, &session->out, options->format, style, options->command);
     emit_rules(&session->emit, options_rules(options));
+    if (options_sort_key(options)) emit_sort(&session->emit, options_sort_key(options), options->sort.top);
     session_name_inputs(session, session);
     return true;
 }
@@ -479,9 +480,32 @@ void session_end(struct session *session, bool found)
     session_end_said(session, found);
 }
 
+/* True, after a message, if the rows of the answer lack the key of --sort-by. */
+static bool lacks_key(const struct session *session)
+{
+    const struct emit *e = &session->emit;
+    const char *key = options_sort_key(&session->options), *names[64];
+    char *copy = string_format("%s", e->keys), *rest = copy, *name;
+    size_t count = 0;
+    if (!key || !e->lacks_key) goto out;
+    while (count < ARRAY_SIZE(names) && (name = strsep(&rest, ",")) != NULL) names[count++] = name;
+    const char *meant = nearest(key, names, count);
+    complain(NULL, "--sort-by: rows of %s have no key %s%s%s; they have %s", session->options.command->name, key,
+             meant ? "; did you mean " : "", meant ? meant : "", e->keys);
+out:
+    free(copy);
+    return key && e->lacks_key;
+}
+
 void session_end_said(struct session *session, bool found)
 {
     say_unread(session);
+    if (lacks_key(session)) {
+        session->refused = true;
+        session->status = STATUS_USAGE;
+        if (session->options.questions == 1) out_discard(&session->out);
+        return;
+    }
     session->found += found;
     if (session->options.questions > 1) return;
     if (!found) {
@@ -501,7 +525,9 @@ void session_close(struct session *session)
 {
     if (session->options.questions < 2 || !session->answers) return;
     out_puts(&session->out, session->options.format == FORMAT_JSON ? "]\n" : "");
-    if (!session->found) {
+    if (session->refused) {
+        out_discard(&session->out);
+    } else if (!session->found) {
         out_discard(&session->out);
         session->status = STATUS_NOTHING;
     } else if (!out_close(&session->out)) {

@@ -16,7 +16,7 @@
 /* The exit status, beside 0. */
 enum {
     STATUS_NOTHING = 1, /* no input is usable, or the filters leave nothing */
-    STATUS_USAGE = 2,
+    STATUS_USAGE = 2,   /* the rows have no such key */
     STATUS_PARTIAL = 3, /* there is an answer, but an input was damaged or lost records */
     STATUS_GATE = 4,    /* a budget or gate was exceeded, or could not be judged */
 };
@@ -40,6 +40,7 @@ struct session {
     enum { LOAD_FIRST, LOADED, LOAD_FAILED } loaded;
     size_t answers; /* number of answers begun */
     size_t found;   /* number of answers that are not empty */
+    bool refused;   /* the rows of an answer lack the key of --sort-by */
     int status;
 };
 

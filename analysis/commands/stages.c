@@ -25,7 +25,7 @@
 
 #define START_UP "(start-up)"
 #define KEYS_ELSEWHERE                                                                                                 \
-    "stage,rank,calls,median_us,p95_us,min_us,max_us,host_us,wall_us,self_us,done_us,cpu_us,device_us,"                \
+    "stage,parent,rank,calls,median_us,p95_us,min_us,max_us,host_us,wall_us,self_us,done_us,cpu_us,device_us,"         \
     "device_busy_us,idle_us,peak_allocated_bytes,peak_reserved_bytes,pct,device_elsewhere"
 
 /* Returns the time from the first to the last record of a rank's processes, within the window; 0 if there are none.
@@ -153,6 +153,7 @@ static void emit_stage_row(struct session *session, struct stage_row *row, int64
     bool exclusive = session->options.exclusive, shares = span > 0 && row->calls && (exclusive || !row->done_unknown);
     emit_row(e);
     emit_stage(e, name);
+    emit_parent(e, &session->model.names, row->parent);
     emit_known(e, "rank", row->group);
     emit_host(session, row);
     emit_device(e, row, has_device);
@@ -176,6 +177,7 @@ static bool emit_start(struct session *session, int64_t rank, const struct start
     if (!share->known || !wants_stage(&session->options, START_UP)) return false;
     emit_row(e);
     emit_text(e, "stage", START_UP);
+    emit_null(e, "parent");
     emit_known(e, "rank", rank);
     for (size_t i = 0; i < ARRAY_SIZE(before); i++) emit_null(e, before[i]);
     for (size_t i = 0; i < ARRAY_SIZE(times); i++) emit_us(e, times[i], share->start_up);

@@ -28,33 +28,6 @@ static void add_us(struct text *text, int64_t ns)
     text_add(text, digits, us_write(digits, ns));
 }
 
-/* Adds visible text in quotes, for one of several values on a line. */
-static void add_quoted(struct text *text, const char *bytes, size_t length)
-{
-    text_puts(text, "\"");
-    for (size_t i = 0, from = 0; i <= length; i++) {
-        if (i == length || bytes[i] == '"' || bytes[i] == '\\') {
-            text_visible(text, bytes + from, i - from);
-            text_puts(text, i < length ? "\\" : "");
-            from = i;
-        }
-    }
-    text_puts(text, "\"");
-}
-
-static void add_csv(struct text *text, const char *bytes, size_t length, bool formula)
-{
-    bool quote = false;
-    for (size_t i = 0; i < length; i++) quote |= strchr(",\"\r\n", bytes[i]) != NULL;
-    text_puts(text, quote ? "\"" : "");
-    text_puts(text, formula ? "'" : "");
-    for (size_t i = 0; i < length; i++) {
-        text_add(text, "\"\"", bytes[i] == '"' && quote);
-        text_add(text, bytes + i, 1);
-    }
-    text_puts(text, quote ? "\"" : "");
-}
-
 /* ---- JSON ---- */
 
 /* Writes the text before a value: a comma if it is not the first, and its key. */
@@ -114,7 +87,6 @@ enum { BLOCK_KEY = 18 }; /* columns for a key: longer than every key of info */
 static void block_cell(struct emit *e, const char *key, const char *text)
 {
     if (e->cells == 0 && !e->totals) {
-        out_puts(e->out, e->rows ? "\n" : "");
         out_puts(e->out, text);
         out_puts(e->out, "\n");
         return;
@@ -136,7 +108,7 @@ static void put_cell(struct emit *e, const char *key, const char *text, size_t l
                     text);
     } else if (e->format == FORMAT_CSV) {
         struct text quoted = {0};
-        add_csv(&quoted, text, length, !right && is_formula(text, length));
+        text_csv(&quoted, text, length, !right && is_formula(text, length));
         out_puts(e->out, e->cells ? "," : "");
         out_write(e->out, quoted.data ? quoted.data : "", quoted.length);
         text_free(&quoted);
@@ -217,6 +189,11 @@ void emit_hide_all(struct emit *e)
     e->hides_all = true;
 }
 
+static bool sorts(const struct emit *e)
+{
+    return e->sorted.key && e->begun && !e->depth;
+}
+
 static bool is_place(const char *key)
 {
     static const char *const places[] = {"rank", "pid", "tid", "device", "stream", "step", "correlation", "worker"};
@@ -241,6 +218,7 @@ static bool is_hidden(struct emit *e, const char *key)
 void emit_bool(struct emit *e, const char *key, bool value)
 {
     if (values_take(e->values, key, VALUE_BOOL, value)) return;
+    if (sorts(e)) sorted_rows_number(&e->sorted, key, value);
     if (e->format == FORMAT_JSON) {
         begin_json_value(e, key);
         out_puts(e->out, value ? "true" : "false");
@@ -254,6 +232,7 @@ void emit_count(struct emit *e, const char *key, uint64_t value)
 {
     if (values_take(e->values, key, VALUE_COUNT, value)) return;
     if (is_hidden(e, key)) return;
+    if (sorts(e)) sorted_rows_number(&e->sorted, key, (double)value);
     bool in_json = e->format == FORMAT_JSON;
     if (in_json) begin_json_value(e, key);
     if (in_json || begin_in_line(e)) {
@@ -268,6 +247,7 @@ void emit_int(struct emit *e, const char *key, int64_t value)
 {
     if (values_take(e->values, key, VALUE_INT, (uint64_t)value)) return;
     if (is_hidden(e, key)) return;
+    if (sorts(e)) sorted_rows_number(&e->sorted, key, (double)value);
     bool in_json = e->format == FORMAT_JSON;
     if (in_json) begin_json_value(e, key);
     if (in_json || begin_in_line(e)) {
@@ -289,6 +269,7 @@ void emit_us(struct emit *e, const char *key, int64_t ns)
 {
     if (values_take(e->values, key, VALUE_US, (uint64_t)ns)) return;
     if (is_hidden(e, key)) return;
+    if (sorts(e)) sorted_rows_number(&e->sorted, key, (double)ns);
     bool in_json = e->format == FORMAT_JSON;
     if (in_json) begin_json_value(e, key);
     if (in_json || begin_in_line(e)) {
@@ -306,13 +287,16 @@ void emit_bytes(struct emit *e, const char *key, uint64_t value)
         emit_count(e, key, value);
         return;
     }
+    if (sorts(e)) sorted_rows_number(&e->sorted, key, (double)value);
     human_bytes(&e->scratch, value);
     put(e, key, true);
 }
 
 void emit_pct(struct emit *e, const char *key, double value)
 {
-    if (!isfinite(value) || hides_value(e, key)) {
+    bool unknown = !isfinite(value) || hides_value(e, key);
+    if (sorts(e) && !unknown) sorted_rows_number(&e->sorted, key, value);
+    if (unknown) {
         emit_null(e, key);
     } else if (e->format == FORMAT_JSON) {
         begin_json_value(e, key);
@@ -326,7 +310,9 @@ void emit_pct(struct emit *e, const char *key, double value)
 void emit_double(struct emit *e, const char *key, double value)
 {
     if (values_take_double(e->values, key, value)) return;
-    if (!isfinite(value) || hides_value(e, key)) {
+    bool unknown = !isfinite(value) || hides_value(e, key);
+    if (sorts(e) && !unknown) sorted_rows_number(&e->sorted, key, value);
+    if (unknown) {
         emit_null(e, key);
     } else if (e->format == FORMAT_JSON) {
         begin_json_value(e, key);
@@ -358,12 +344,13 @@ void emit_hex(struct emit *e, const char *key, uint64_t value)
 void emit_bytes_text(struct emit *e, const char *key, const char *text, size_t length)
 {
     if (values_take_text(e->values, key, VALUE_TEXT, text, length)) return;
+    if (sorts(e)) sorted_rows_text(&e->sorted, key, text, length);
     if (e->format == FORMAT_JSON) {
         begin_json_value(e, key);
         out_json_string(e->out, text, length);
         return;
     }
-    if (e->format == FORMAT_TEXT && e->style == STYLE_LINES) add_quoted(&e->scratch, text, length);
+    if (e->format == FORMAT_TEXT && e->style == STYLE_LINES) text_quoted(&e->scratch, text, length);
     else text_visible(&e->scratch, text, length);
     put(e, key, false);
 }
@@ -376,6 +363,7 @@ void emit_text(struct emit *e, const char *key, const char *text)
     }
     bool word = e->format == FORMAT_TEXT && e->style == STYLE_LINES && !e->depth;
     if (word) { /* words at the top level of a line come from the program itself: no quotes */
+        if (sorts(e)) sorted_rows_text(&e->sorted, key, text, strlen(text));
         text_visible(&e->scratch, text, strlen(text));
         put(e, key, false);
     } else {
@@ -383,16 +371,27 @@ void emit_text(struct emit *e, const char *key, const char *text)
     }
 }
 
-void emit_stage(struct emit *e, const struct name *name)
+static void put_stage(struct emit *e, const char *key, const struct name *name)
 {
     struct text text = {0};
     if (for_people(e)) {
         short_stage(name->text, name->length, &text);
-        emit_bytes_text(e, "stage", text.data, text.length);
+        emit_bytes_text(e, key, text.data, text.length);
     } else {
-        emit_bytes_text(e, "stage", name->text, name->length);
+        emit_bytes_text(e, key, name->text, name->length);
     }
     text_free(&text);
+}
+
+void emit_stage(struct emit *e, const struct name *name)
+{
+    put_stage(e, "stage", name);
+}
+
+void emit_parent(struct emit *e, const struct names *names, uint32_t number)
+{
+    if (number == NAME_NONE) emit_null(e, "parent");
+    else put_stage(e, "parent", names_get(names, number));
 }
 
 void emit_name(struct emit *e, const struct names *names, const char *key, uint32_t number)
@@ -475,6 +474,11 @@ void emit_keys(struct emit *e, const char *keys)
     e->keys = keys;
 }
 
+void emit_sort(struct emit *e, const char *key, uint64_t top)
+{
+    sorted_rows_begin(&e->sorted, key, top);
+}
+
 static void begin_inputs(struct emit *e)
 {
     if (e->format == FORMAT_JSON && !e->inputs) out_format(e->out, ", \"rules\": \"%s\",\n\"inputs\": [", e->rules);
@@ -513,6 +517,23 @@ static void begin_rows(struct emit *e)
     } else if (e->style == STYLE_TABLE) {
         table_head(e);
     }
+    if (!e->sorted.key) return;
+    e->lacks_key = !has_key(e->keys, e->sorted.key, strlen(e->sorted.key));
+    if (e->lacks_key) out_forget(e->out);
+    e->sorted_to = e->out;
+    e->out = &e->sorted.text;
+}
+
+/* Writes the text before a row. */
+static void row_before(struct emit *e)
+{
+    if (e->format == FORMAT_JSON) out_puts(e->out, e->rows ? ",\n  {" : "\n  {");
+    else if (e->style == STYLE_BLOCKS && e->format == FORMAT_TEXT && e->rows) out_puts(e->out, "\n");
+}
+
+static bool is_table(const struct emit *e)
+{
+    return e->format == FORMAT_TEXT && e->style == STYLE_TABLE;
 }
 
 void emit_row(struct emit *e)
@@ -521,52 +542,42 @@ void emit_row(struct emit *e)
     e->hides = false;
     e->cells = 0;
     e->filled[0] = false;
-    if (e->format == FORMAT_JSON) out_puts(e->out, e->rows ? ",\n  {" : "\n  {");
+    if (e->sorted.key) sorted_rows_add(&e->sorted, is_table(e) ? e->cell_count : e->sorted.text.used);
+    else row_before(e);
 }
 
 void emit_row_end(struct emit *e)
 {
-    e->rows++;
     if (e->format == FORMAT_JSON) out_puts(e->out, "}");
     else if (e->format == FORMAT_CSV || e->style == STYLE_LINES) out_puts(e->out, "\n");
+    if (e->sorted.key) sorted_rows_end(&e->sorted, is_table(e) ? e->cell_count : e->sorted.text.used);
+    else e->rows++;
 }
 
-bool emit_again(struct emit *e, struct emit_kept *kept, uint32_t of)
+/* Writes the rows in their order. */
+static void emit_sorted(struct emit *e)
 {
-    if (kept->text.buffer && kept->of == of) {
-        out_write(e->out, kept->text.buffer, kept->text.used);
-        e->cells += kept->cells;
-        e->filled[e->depth] = true;
-        return true;
+    size_t shown = sorted_rows_order(&e->sorted);
+    e->out = e->sorted_to;
+    if (is_table(e)) {
+        e->cell = sorted_rows_cells(&e->sorted, e->cell, &e->cell_count, e->columns);
+    } else {
+        for (const struct sorted_row *row = e->sorted.row; e->rows < shown; e->rows++, row++) {
+            row_before(e);
+            out_write(e->out, e->sorted.text.buffer + row->from, row->to - row->from);
+        }
     }
-    if (!kept->text.buffer) out_memory(&kept->text);
-    kept->text.used = 0;
-    kept->out = e->out;
-    kept->cells = e->cells;
-    kept->of = of;
-    e->out = &kept->text;
-    return false;
-}
-
-void emit_keep_end(struct emit *e, struct emit_kept *kept)
-{
-    e->out = kept->out;
-    out_write(e->out, kept->text.buffer, kept->text.used);
-    kept->cells = e->cells - kept->cells;
-}
-
-void emit_kept_free(struct emit_kept *kept)
-{
-    out_discard(&kept->text);
+    sorted_rows_free(&e->sorted);
 }
 
 void emit_totals(struct emit *e)
 {
     begin_rows(e);
+    if (e->sorted.key) emit_sorted(e);
     e->filled[0] = false;
     if (e->format == FORMAT_JSON) {
         out_puts(e->out, e->rows ? "\n],\n\"totals\": {" : "],\n\"totals\": {");
-    } else if (e->format == FORMAT_TEXT && e->style == STYLE_TABLE) {
+    } else if (is_table(e)) {
         table_print(e->out, e->cell, e->cell_count, e->columns);
         free(e->cell);
         e->cell = NULL;

@@ -8,6 +8,7 @@
 #define TFA_EMIT_H
 
 #include "base/opts.h"
+#include "write/sorted_rows.h"
 #include "write/table.h"
 
 enum emit_style {
@@ -40,6 +41,9 @@ struct emit {
     struct cell *cell; /* the cells of a table, row after row; the first row is the head */
     size_t cell_count, cell_capacity;
     size_t columns;
+    struct sorted_rows sorted; /* its key NULL: the rows are written in the order in which they come */
+    struct out *sorted_to;     /* where they go in the end */
+    bool lacks_key;            /* the rows have no such key */
 };
 
 void emit_begin(struct emit *e, struct out *out, enum format format, enum emit_style style,
@@ -48,6 +52,8 @@ void emit_begin(struct emit *e, struct out *out, enum format format, enum emit_s
 void emit_rules(struct emit *e, enum rules rules);
 /* Sets keys other than those of commands.def. Call it before the first row. */
 void emit_keys(struct emit *e, const char *keys);
+/* Sorts the rows by a key of theirs, and shows the first `top` of them; 0: all. Call it before the first row. */
+void emit_sort(struct emit *e, const char *key, uint64_t top);
 void emit_input(struct emit *e, const char *path, const char *kind, int64_t rank, bool complete, int64_t events,
                 int64_t lost, bool simulated); /* call it before the first row; -1: unknown */
 void emit_row(struct emit *e);
@@ -56,16 +62,6 @@ void emit_row_end(struct emit *e);
 void emit_hide(struct emit *e, bool hide);
 /* Numbers are unknown in all rows and totals, but for those that say whose a row is. */
 void emit_hide_all(struct emit *e);
-/* Values that many rows have at the same place, kept as they are written. Tables of text do not use them. */
-struct emit_kept {
-    struct out text, *out; /* text.buffer NULL: none yet */
-    size_t cells;
-    uint32_t of;
-};
-/* Writes the values of `of` as the row before did, or returns false: those up to emit_keep_end are then kept. */
-bool emit_again(struct emit *e, struct emit_kept *kept, uint32_t of);
-void emit_keep_end(struct emit *e, struct emit_kept *kept);
-void emit_kept_free(struct emit_kept *kept);
 void emit_totals(struct emit *e); /* the following values are totals of all rows */
 void emit_end(struct emit *e);
 
@@ -85,8 +81,10 @@ void emit_bytes_text(struct emit *e, const char *key, const char *text, size_t l
 /* Writes the name of a stage under the key `stage`; in text tables and blocks its short_stage(). */
 struct name;
 void emit_stage(struct emit *e, const struct name *name);
-/* Writes a name of the table; NAME_NONE: unknown. */
 struct names;
+/* Writes a stage of the table in the same way under the key `parent`; NAME_NONE: none. */
+void emit_parent(struct emit *e, const struct names *names, uint32_t number);
+/* Writes a name of the table; NAME_NONE: unknown. */
 void emit_name(struct emit *e, const struct names *names, const char *key, uint32_t number);
 void emit_json(struct emit *e, const char *key, const char *json, size_t length); /* `json` is valid JSON */
 void emit_open(struct emit *e, const char *key, bool list);

@@ -141,10 +141,15 @@ bool out_close(struct out *out)
     return good;
 }
 
-void out_discard(struct out *out)
+void out_forget(struct out *out)
 {
     out->used = 0;
     out->failed = true; /* suppresses messages */
+}
+
+void out_discard(struct out *out)
+{
+    out_forget(out);
     if (out->buffer) out_close(out);
 }
 

@@ -50,6 +50,7 @@ static inline void out_puts(struct out *out, const char *string)
 void out_spaces(struct out *out, size_t count);
 void out_format(struct out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool out_close(struct out *out);   /* finishes the file; false, after a message on stderr, if it could not be written */
+void out_forget(struct out *out);  /* drops what is not written yet; nothing more is written */
 void out_discard(struct out *out); /* leaves no file */
 
 /* Writes a JSON string with its quotes. Control characters and direction marks are escaped. Each byte that is not part

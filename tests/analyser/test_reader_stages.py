@@ -96,7 +96,9 @@ def test_stages_of_known_numbers(tmp_path, analyze):
     w.save(tmp_path / 'a.tfr')
     rows = {r['stage']: (r['calls'], r['host_us'], r['self_us']) for r in analyze('stages', tmp_path)['rows']}
     assert rows == {'outer': (2, 100.0, 100 - 20 - 20 - 10 + 20 - 5), 'inner': (2, 25.0, 25.0), 'upload': (1, 50.0, 50.0)}
-    assert analyze('stages', '--stage', 'in*', tmp_path)['rows'][0]['stage'] == 'inner'
+    assert {r['stage']: r['parent'] for r in analyze('stages', tmp_path)['rows']} == {'outer': None, 'inner': 'outer', 'upload': 'outer'}
+    alone = analyze('stages', '--stage', 'in*', tmp_path)['rows'][0]
+    assert (alone['stage'], alone['parent']) == ('inner', None)  # the stage around it is not among the chosen ones
     assert len(analyze('stages', '--top', 1, tmp_path)['rows']) == 1
 
 
