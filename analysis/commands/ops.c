@@ -163,10 +163,7 @@ static bool print(struct session *session, const struct op_rows *rows)
 {
     size_t limit = row_limit(&session->options);
     if (session->options.format == FORMAT_TEXT) { /* prints only the table */
-        if (!out_open(&session->out, session->options.output)) {
-            session->status = 1;
-            return false;
-        }
+        if (!session_begin_text(session)) return false;
         op_table_print(rows, limit, &session->out);
         return true;
     }

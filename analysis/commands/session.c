@@ -373,8 +373,7 @@ bool session_read_again(struct session *session, const struct process *process, 
 
 /* ---- the answer ---- */
 
-/* Opens the output for the first answer, and separates each of several answers from the one before. */
-static bool begin_answer(struct session *session)
+bool session_begin_text(struct session *session)
 {
     const struct options *options = &session->options;
     bool several = options->questions > 1, json = options->format == FORMAT_JSON;
@@ -406,7 +405,7 @@ void session_name_inputs(struct session *session, const struct session *of)
 bool session_begin(struct session *session, enum emit_style style)
 {
     const struct options *options = &session->options;
-    if (!begin_answer(session)) return false;
+    if (!session_begin_text(session)) return false;
     emit_begin(&session->emit, &session->out, options->format, style, options->command);
     emit_rules(&session->emit, options_rules(options));
     if (options_sort_key(options)) emit_sort(&session->emit, options_sort_key(options), options->sort.top);

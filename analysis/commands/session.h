@@ -58,7 +58,9 @@ bool session_describe(struct session *session);
 void *const *session_summaries(struct session *session);
 /* Returns the walls of the chosen processes, made once for all questions. */
 const struct walls *session_walls(struct session *session);
-/* Opens the output and begins the answer, with its list of inputs. */
+/* Opens the output for the first answer, and separates each of several answers from the one before. */
+bool session_begin_text(struct session *session);
+/* The same, and begins the answer with its list of inputs. */
 bool session_begin(struct session *session, enum emit_style style);
 /* Names the inputs of another session in this one's answer, before its first row. */
 void session_name_inputs(struct session *session, const struct session *of);

@@ -46,6 +46,15 @@ def test_text_is_one_below_the_other(job, tfanalyze, tmp_path):
     assert ask(tfanalyze, tmp_path, 'kinds,timeline', job, '--rules', 'hta').out == '\n'.join(alone)
 
 
+def test_tables_and_pages(tfanalyze, tmp_path):
+    """torch's table of operators stands below the other answers; a page of memory stands alone."""
+    job = optrace.job(tmp_path / 'job', True)
+    alone = [f'{name}:\n' + ask(tfanalyze, tmp_path, name, job).out for name in ('kinds', 'ops', 'memory')]
+    assert ask(tfanalyze, tmp_path, 'kinds,ops,memory', job).out == '\n'.join(alone)
+    refused = ask(tfanalyze, tmp_path, 'info,memory', job, '--layout', 'html', rc=2)
+    assert not refused.out and '--layout html' in refused.err and 'cannot be combined' in refused.err
+
+
 def test_a_file(job, tfanalyze, tmp_path):
     result = ask(tfanalyze, tmp_path, 'kinds,timeline', job, '--format', 'json', '--output', tmp_path / 'two.json')
     assert result.out == '' and [a['command'] for a in json.loads((tmp_path / 'two.json').read_text())] == ['kinds', 'timeline']
@@ -139,7 +148,8 @@ def test_memory_of_two_questions(tfanalyze, tmp_path):
         packed = BLOCK.pack(*head)
         trace.w.data += packed + zlib.crc32(packed).to_bytes(4, 'little') + chunk[BLOCK.size + 4:]
     path = trace.write(tmp_path)
-    took = {names: peak(tfanalyze, names, path) for names in ('info', 'stages', 'launches', 'timeline', 'info,stages', 'stages,launches', 'launches,timeline')}
+    took = {names: peak(tfanalyze, names, path) for names in ('info', 'stages', 'ops', 'launches', 'timeline', 'info,stages', 'info,ops',
+                                                              'stages,ops', 'launches,timeline')}
     assert took['info,stages'] < took['stages'] + 2000, took
     for both in (names for names in took if ',' in names):
         assert took[both] <= sum(took[name] for name in both.split(',')), took

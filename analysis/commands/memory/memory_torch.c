@@ -222,7 +222,8 @@ bool memory_file_fits(struct session *session)
     const struct options *o = &session->options;
     const char *why = NULL;
     if (o->memory_layout != MEMORY_HTML && o->memory_layout != MEMORY_TORCH) return true;
-    if (o->format != FORMAT_TEXT) why = "writes a page or a file of torch's, which has no --format";
+    if (o->questions > 1) why = "writes a page or a file of torch's, and cannot be combined with other commands";
+    else if (o->format != FORMAT_TEXT) why = "writes a page or a file of torch's, which has no --format";
     else if (o->memory_layout == MEMORY_HTML || memory_torch_has(o, ".html")) return true;
     else if (o->stage.count || o->step.count || o->cycle.count) why = "has no stages; --from and --to choose a time";
     else if (!o->output) why = "needs --output FILE, and goes by its suffix: .json, .json.gz, raw.json.gz or .html";
