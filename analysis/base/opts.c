@@ -45,10 +45,16 @@ const char *const metric_names[] = {[METRIC_SELF_CPU] = "self_cpu",
                                     NULL};
 static const char *const stack_layout_names[] = {
     [STACKS_COLLAPSED] = "collapsed", [STACKS_SPEEDSCOPE] = "speedscope", NULL};
-static const char *const memory_layout_names[] = {
-    [MEMORY_TIMELINE] = "timeline", [MEMORY_RAW] = "raw",     [MEMORY_PEAKS] = "peaks",
-    [MEMORY_LEAKS] = "leaks",       [MEMORY_OOM] = "oom",     [MEMORY_HTML] = "html",
-    [MEMORY_PROCESS] = "process",   [MEMORY_TORCH] = "torch", NULL};
+static const char *const memory_layout_names[] = {[MEMORY_TIMELINE] = "timeline",
+                                                  [MEMORY_RAW] = "raw",
+                                                  [MEMORY_PEAKS] = "peaks",
+                                                  [MEMORY_LEAKS] = "leaks",
+                                                  [MEMORY_OOM] = "oom",
+                                                  [MEMORY_HTML] = "html",
+                                                  [MEMORY_PROCESS] = "process",
+                                                  [MEMORY_TORCH] = "torch",
+                                                  [MEMORY_FRAGMENTATION] = "fragmentation",
+                                                  NULL};
 static const char *const style_names[] = {
     [NAMES_FULL] = "full", [NAMES_SHORT] = "short", [NAMES_MANGLED] = "mangled", NULL};
 

@@ -28,7 +28,8 @@ enum memory_layout {
     MEMORY_OOM,
     MEMORY_HTML,
     MEMORY_PROCESS,
-    MEMORY_TORCH
+    MEMORY_TORCH,
+    MEMORY_FRAGMENTATION
 };
 
 /* Rows of `diff`. */

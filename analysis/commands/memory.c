@@ -307,6 +307,10 @@ static void draw_changes(struct memory_answer *a)
     pictures_add_changes(&a->pictures, a->choice, &a->reading, a->walk);
 }
 
+static const char fragment_keys[] = "rank,pid,device,segment_type,pool,stream,segments,reserved_bytes,allocated_bytes,"
+                                    "active_bytes,requested_bytes,free_bytes,largest_free_bytes,inactive_split_bytes,"
+                                    "releasable_bytes";
+
 static const struct layout_of {
     const char *keys; /* NULL: those of commands.def */
     enum emit_style style;
@@ -328,6 +332,13 @@ static const struct layout_of {
                       memory_answer_leaks,
                       {"outliving_blocks", "outliving_bytes", "leaked_blocks", "leaked_bytes"}},
     [MEMORY_OOM] = {oom_keys, STYLE_TABLE, true, false, NULL, memory_answer_refused, {"refused", "shown"}},
+    [MEMORY_FRAGMENTATION] = {fragment_keys,
+                              STYLE_TABLE,
+                              false,
+                              false,
+                              NULL,
+                              memory_answer_segments,
+                              {"reserved_bytes", "allocated_bytes", "free_bytes", "inactive_split_bytes"}},
     [MEMORY_HTML] = {NULL, STYLE_LINES, false, true, draw_rows, draw_changes, {NULL}},
     [MEMORY_PROCESS] = {NULL, STYLE_TABLE, false, false, NULL, NULL, {NULL}},
     [MEMORY_TORCH] = {NULL, STYLE_LINES, false, true, draw_rows, draw_changes, {NULL}}, /* its .html is the page */
@@ -336,7 +347,9 @@ static const struct layout_of {
 /* Kineto traces have totals without threads, torch's rows have neither stages nor addresses. */
 static bool can_answer(const struct layout_of *layout, const struct process *p)
 {
-    return layout->of_rows || strcmp(p->kind, "tfr") == 0 || strcmp(p->kind, "live") == 0 || is_of_snapshot(p);
+    if (layout->of_blocks == memory_answer_segments) return is_of_snapshot(p);
+    return layout->of_rows || strcmp(p->kind, "tfr") == 0 || strcmp(p->kind, "live") == 0 ||
+           (is_of_snapshot(p) && layout->of_blocks);
 }
 
 /* Reports the processes that the layout has no answer for. Returns false if there are no others. */
@@ -346,8 +359,13 @@ static bool check_processes(struct session *session, const struct layout_of *lay
     for (size_t i = 0; i < session->chosen.processes; i++) {
         const struct process *p = session->chosen.process[i];
         if (can_answer(layout, p)) continue;
-        complain(p->path,
-                 "does not tell who allocated a block; --layout leaks, oom and process need traces of libtfinject.so");
+        complain(p->path, "%s",
+                 layout->of_blocks == memory_answer_segments
+                     ? "has no segments; --layout fragmentation needs torch's memory snapshots (_dump_snapshot)"
+                 : layout->of_blocks
+                     ? "does not tell who allocated a block; --layout leaks and oom need traces of "
+                       "libtfinject.so or torch's memory snapshots"
+                     : "has no samples of the process; --layout process needs traces of libtfinject.so");
         unfit++;
     }
     if (unfit) session->status = unfit == session->chosen.processes ? STATUS_NOTHING : STATUS_PARTIAL;

@@ -105,6 +105,18 @@ def test_sums_are_torchs(taken, analyze, how):
     assert sum(r['leaked_bytes'] for r in leaks) == in_use and sum(r['leaked_blocks'] for r in leaks) == len(of_device)
 
 
+@pytest.mark.timeout(300)
+@short_form(1, 'how', ['all', 'expandable', 'state'])
+def test_fragmentation_is_torchs(taken, analyze, how):
+    path, stats = taken(how)
+    rows = analyze('memory', '--layout', 'fragmentation', path)['rows']
+    sums = {key: sum(r[key] for r in rows) for key in rows[0] if key.endswith('_bytes') or key == 'segments'}
+    assert {key: sums[key] for key in ('reserved_bytes', 'allocated_bytes', 'active_bytes', 'requested_bytes', 'inactive_split_bytes')} == {
+        key: stats[f'{key}.all.current'] for key in ('reserved_bytes', 'allocated_bytes', 'active_bytes', 'requested_bytes', 'inactive_split_bytes')}
+    free = [b[1] for b in blocks(pickle.loads(path.read_bytes()), 0) if b[0] == 'inactive']
+    assert sums['free_bytes'] == sum(free) and max(r['largest_free_bytes'] for r in rows) == max(free) and sums['segments'] == stats['segment.all.current']
+
+
 def as_torch(frame):
     """A frame as torch's viewer writes it."""
     file, line, name = re.fullmatch(r'(.*)\((\d+)\): (.*)', frame).groups()

@@ -35,4 +35,7 @@ void memory_emit_pool(struct memory_answer *a, uint32_t pool);
 void memory_answer_leaks(struct memory_answer *a);
 void memory_answer_refused(struct memory_answer *a);
 
+/* ---- memory_segments.c ---- */
+void memory_answer_segments(struct memory_answer *a);
+
 #endif
