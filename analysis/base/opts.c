@@ -113,7 +113,8 @@ static bool knows(const struct option *option, const struct command *command)
 const char *options_sort_key(const struct options *options)
 {
     int length;
-    bool sorts = options->command->takes & ROWS && !refusal("--sort-by", options->command, &length);
+    unsigned takes = options->command->takes;
+    bool sorts = takes & ROWS && !(takes & TORCH_TABLE) && !refusal("--sort-by", options->command, &length);
     return sorts ? options->sort.key : NULL;
 }
 
@@ -201,14 +202,6 @@ static bool parse_groups(const char *value, struct group_ops *groups)
     return good;
 }
 
-static bool set_order(const struct options *options, const char *value, struct sort_by *sort)
-{
-    if (options->command && options->command->takes & TORCH_TABLE) return torchs_order(value, &sort->torchs);
-    free(sort->key);
-    sort->key = string_format("%s", value);
-    return true;
-}
-
 /* Takes torch's names for the metrics of operators too: self_cpu_time_total, self_cuda_time_total. */
 static bool set_metric(const struct option *option, const char *value, int *metric)
 {
@@ -242,6 +235,7 @@ static bool set_option(struct options *options, const struct option *option, con
     switch (option->type) {
     case FLAG: *(bool *)place = true; break;
     case WORD: return set_word(option, value, place);
+    case SORT_KEY: /* its key stands first */
     case TEXT:
         free(*(char **)place);
         *(char **)place = string_format("%s", value);
@@ -255,7 +249,6 @@ static bool set_option(struct options *options, const struct option *option, con
         break;
     case SECONDS: good = set_seconds(value, place); break;
     case GROUPS: good = parse_groups(value, place); break;
-    case SORT_KEY: return set_order(options, value, place);
     case METRIC: return set_metric(option, value, place);
     case LIMIT: good = parse_limit(value, place); break;
     }
@@ -327,6 +320,19 @@ static bool rules_exist(const struct options *options)
         return false;
     }
     return true;
+}
+
+/* False, with a message, if torch's table lacks the chosen order. The sorted rows are cut, not those of the command. */
+static bool order_exists(struct options *options)
+{
+    struct sort_by *sort = &options->sort;
+    bool good = true;
+    if (!sort->key) return true;
+    sort->top = options->top;
+    options->top = 0;
+    for (size_t i = 0; i < options->questions && good; i++)
+        good = !(options->question[i]->takes & TORCH_TABLE) || torchs_order(sort->key, &sort->torchs);
+    return good;
 }
 
 /* Returns the question that does not know the option, or NULL. All questions must know an option that changes
@@ -523,11 +529,7 @@ bool options_parse(struct options *options, const struct command *commands, int 
         complain(NULL, "--from %g is not before --to %g", options->from, options->to);
         return false;
     }
-    if (options->sort.key) { /* the sorted rows are cut, not those of the command */
-        options->sort.top = options->top;
-        options->top = 0;
-    }
-    return true;
+    return order_exists(options);
 }
 
 static void free_strings(struct strings_list *list)

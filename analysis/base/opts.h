@@ -76,9 +76,9 @@ enum sort_key {
 
 /* The order of rows, and how many are shown. */
 struct sort_by {
-    char *key;            /* of the rows; NULL: in the order in which the command writes them */
-    enum sort_key torchs; /* of `ops`, instead of `key` */
-    uint64_t top;         /* --top beside `key`: counts the sorted rows; 0: all */
+    char *key;            /* NULL: in the order in which the command writes them */
+    enum sort_key torchs; /* what the key means for `ops` */
+    uint64_t top;         /* --top beside a key: counts the sorted rows; 0: all */
 };
 
 enum stage_name_style { STAGES_FOLDED, STAGES_FULL };

@@ -152,8 +152,9 @@ static void shorten_kernels(struct op_rows *rows)
 
 static size_t row_limit(const struct options *options)
 {
-    if (options->row_limit || options->top) {
-        uint64_t top = options->top ? options->top : UINT64_MAX;
+    uint64_t top = MAX(options->top, options->sort.top);
+    if (options->row_limit || top) {
+        top = top ? top : UINT64_MAX;
         return options->row_limit > 0 ? MIN((uint64_t)options->row_limit, top) : top;
     }
     return options->format == FORMAT_TEXT ? ROWS_OF_TORCH : SIZE_MAX;

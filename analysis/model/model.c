@@ -104,26 +104,6 @@ void blocks_reserve(struct blocks *blocks, size_t more)
     table_reserve(blocks, block_layout, ARRAY_SIZE(block_layout), more);
 }
 
-bool is_of_kineto(const struct process *process)
-{
-    return strcmp(process->kind, "kineto") == 0;
-}
-
-bool is_of_snapshot(const struct process *process)
-{
-    return strcmp(process->kind, "snapshot") == 0;
-}
-
-bool is_of_dftracer(const struct process *process)
-{
-    return strcmp(process->kind, "dftracer") == 0;
-}
-
-bool is_of_others(const struct process *process)
-{
-    return is_of_kineto(process) || is_of_dftracer(process);
-}
-
 void range_inputs_add(struct process *process, uint64_t key, const struct op_detail *inputs)
 {
     size_t at = process->range_input_count++;

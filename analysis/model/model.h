@@ -18,6 +18,7 @@
 #include "model/names.h"
 #include "model/needs/needs.h"
 #include "model/tables_in_file.h"
+#include "model/trace_kind.h"
 #include "model/memory/tensors.h"
 #include "model/operators/details.h"
 #include "read/reveals.h"
@@ -554,12 +555,6 @@ void marks_reserve(struct marks *marks, size_t more, bool details);
 void calls_reserve(struct calls *calls, size_t more, bool details);
 void messages_reserve(struct messages *messages, size_t more);
 void looks_reserve(struct looks *looks, size_t more);
-/* Tell whether the process was read from a PyTorch trace, or from a dftracer one. */
-bool is_of_kineto(const struct process *process);
-bool is_of_dftracer(const struct process *process);
-bool is_of_snapshot(const struct process *process); /* from a memory snapshot of torch */
-/* Tells whether it is one of these: exports read its file again, event by event, with its own times. */
-bool is_of_others(const struct process *process);
 void spans_reserve(struct spans *spans, size_t more);
 void works_reserve(struct works *works, size_t more);
 bool selects_stages(const struct process *process); /* only details of selected stages were recorded */

@@ -8,6 +8,7 @@
 #include "base/command.h"
 #include "model/names.h"
 #include "write/event.h"
+#include "write/row_keys.h"
 #include "write/short_names.h"
 
 /* The number of the form of versioned answers: it rises when a key goes or changes its meaning, not when one is added. */
@@ -50,31 +51,11 @@ static void table_cell(struct emit *e, const char *text, bool right)
     e->cell[e->cell_count++].right = right;
 }
 
-static bool has_key(const char *keys, const char *key, size_t length)
-{
-    for (const char *p = keys; *p; p += strcspn(p, ","), p += *p == ',')
-        if (strcspn(p, ",") == length && strncmp(p, key, length) == 0) return true;
-    return false;
-}
-
-/* Returns the length of a key without its unit, as the values show the unit. The unit stays if the rest is a key of the
- * row too: `copies` and `copies_us`. */
-static size_t without_unit(const struct emit *e, const char *key, size_t length)
-{
-    static const char *const units[] = {"_us", "_bytes"};
-    for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
-        size_t unit = strlen(units[i]);
-        if (length > unit && strncmp(key + length - unit, units[i], unit) == 0)
-            return has_key(e->keys, key, length - unit) ? length : length - unit;
-    }
-    return length;
-}
-
 static void table_head(struct emit *e)
 {
     for (const char *p = e->keys; *p;) {
         size_t length = strcspn(p, ",");
-        char *key = mem_text(p, without_unit(e, p, length));
+        char *key = mem_text(p, key_without_unit(e->keys, p, length));
         table_cell(e, key, false);
         e->columns++;
         free(key);
@@ -91,7 +72,7 @@ static void block_cell(struct emit *e, const char *key, const char *text)
         out_puts(e->out, "\n");
         return;
     }
-    size_t length = without_unit(e, key, strlen(key));
+    size_t length = key_without_unit(e->keys, key, strlen(key));
     out_puts(e->out, "  ");
     out_write(e->out, key, length);
     for (size_t i = length; i < BLOCK_KEY; i++) out_puts(e->out, " ");
@@ -104,8 +85,8 @@ static void put_cell(struct emit *e, const char *key, const char *text, size_t l
 {
     if (e->totals && e->format == FORMAT_CSV) return;
     if (e->totals && e->style == STYLE_TABLE) {
-        text_format(&e->nested, "%s%.*s %s", e->nested.length ? ", " : "", (int)without_unit(e, key, strlen(key)), key,
-                    text);
+        text_format(&e->nested, "%s%.*s %s", e->nested.length ? ", " : "",
+                    (int)key_without_unit(e->keys, key, strlen(key)), key, text);
     } else if (e->format == FORMAT_CSV) {
         struct text quoted = {0};
         text_csv(&quoted, text, length, !right && is_formula(text, length));
@@ -194,17 +175,9 @@ static bool sorts(const struct emit *e)
     return e->sorted.key && e->begun && !e->depth;
 }
 
-static bool is_place(const char *key)
-{
-    static const char *const places[] = {"rank", "pid", "tid", "device", "stream", "step", "correlation", "worker"};
-    for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-        if (strcmp(key, places[i]) == 0) return true;
-    return false;
-}
-
 static bool hides_value(const struct emit *e, const char *key)
 {
-    return !e->depth && (e->hides || (e->hides_all && !is_place(key)));
+    return !e->depth && (e->hides || (e->hides_all && !key_is_place(key)));
 }
 
 /* Writes a number as unknown if it is. */
@@ -518,7 +491,7 @@ static void begin_rows(struct emit *e)
         table_head(e);
     }
     if (!e->sorted.key) return;
-    e->lacks_key = !has_key(e->keys, e->sorted.key, strlen(e->sorted.key));
+    e->lacks_key = !keys_have(e->keys, e->sorted.key, strlen(e->sorted.key));
     if (e->lacks_key) out_forget(e->out);
     e->sorted_to = e->out;
     e->out = &e->sorted.text;
