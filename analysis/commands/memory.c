@@ -18,7 +18,7 @@
 #include "commands/memory/memory_torch.h"
 #include "commands/memory/memory_values.h"
 #include "commands/session.h"
-#include "write/kept_values.h"
+#include "write/rows/kept_values.h"
 
 static const char raw_keys[] = "rank,pid,time_us,device,allocator,kind,action,bytes,category,address,"
                                "allocated_bytes,reserved_bytes,stage,stack";

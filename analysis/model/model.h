@@ -18,7 +18,7 @@
 #include "model/names.h"
 #include "model/needs/needs.h"
 #include "model/tables_in_file.h"
-#include "model/trace_kind.h"
+#include "model/inputs/trace_kind.h"
 #include "model/memory/tensors.h"
 #include "model/operators/details.h"
 #include "read/reveals.h"

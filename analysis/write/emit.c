@@ -8,7 +8,7 @@
 #include "base/command.h"
 #include "model/names.h"
 #include "write/event.h"
-#include "write/row_keys.h"
+#include "write/rows/row_keys.h"
 #include "write/short_names.h"
 
 /* The number of the form of versioned answers: it rises when a key goes or changes its meaning, not when one is added. */

@@ -8,7 +8,7 @@
 #define TFA_EMIT_H
 
 #include "base/opts.h"
-#include "write/sorted_rows.h"
+#include "write/rows/sorted_rows.h"
 #include "write/table.h"
 
 enum emit_style {

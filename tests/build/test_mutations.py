@@ -560,7 +560,7 @@ ROWS = [
     row('formula-in-csv', "hostile_text.py::test_formulas_in_csv[--'-]", 'analysis/write/emit.c',
         '!right && is_formula(text, length)', 'right && is_formula(text, length)'),
     # Of rows of equal value the last comes first.
-    row('equal-rows-turned-round', 'sorted_rows.py::test_rows_are_sorted_by_each_key[breakdown]', 'analysis/write/sorted_rows.c',
+    row('equal-rows-turned-round', 'sorted_rows.py::test_rows_are_sorted_by_each_key[breakdown]', 'analysis/write/rows/sorted_rows.c',
         '(x->place > y->place) - (x->place < y->place)', '(y->place > x->place) - (y->place < x->place)'),
     # An event with a control character of two bytes changes the terminal.
     row('escape-reaches-the-terminal', 'writing_on_cores.py::test_events_are_valid_json_on_any_number_of_cores[1]', 'analysis/base/escape.c',

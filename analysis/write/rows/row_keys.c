@@ -1,5 +1,5 @@
 /* row_keys.c - the keys of rows: which there are, their units, and those that say whose a row is. */
-#include "write/row_keys.h"
+#include "write/rows/row_keys.h"
 
 #include <string.h>
 

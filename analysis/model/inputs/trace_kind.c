@@ -1,5 +1,5 @@
 /* trace_kind.c - tells whose trace a process was read from. */
-#include "model/trace_kind.h"
+#include "model/inputs/trace_kind.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* sorted_rows.c - keeps the rows of an answer until all are known, and orders them by one of their values. */
-#include "write/sorted_rows.h"
+#include "write/rows/sorted_rows.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* kept_values.c - writes values of a row again that the row before had too. */
-#include "write/kept_values.h"
+#include "write/rows/kept_values.h"
 
 bool emit_again(struct emit *e, struct emit_kept *kept, uint32_t of)
 {
