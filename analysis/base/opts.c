@@ -262,7 +262,7 @@ static bool set_option(struct options *options, const struct option *option, con
 /* ---- words ---- */
 
 /* A name may have one row for some commands and another row for the rest. */
-static const struct option *find_option(const char *word, size_t length, const struct command *command)
+static const struct option *find_row(const char *word, size_t length, const struct command *command)
 {
     const struct option *found = NULL;
     for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
@@ -271,6 +271,17 @@ static const struct option *find_option(const char *word, size_t length, const s
         bool fits = !command || knows(option, command);
         if ((strlen(option->name) == length && strncmp(word, option->name, length) == 0) || is_short)
             found = !found || fits ? option : found;
+    }
+    return found;
+}
+
+/* Returns the row of the first question that takes it, or any row of that name; NULL: there is no such option. */
+static const struct option *find_option(const struct options *options, const char *word, size_t length)
+{
+    const struct option *found = find_row(word, length, options->command);
+    for (size_t i = 0; found && i < options->questions; i++) {
+        const struct option *row = find_row(word, length, options->question[i]);
+        if (knows(row, options->question[i])) return row;
     }
     return found;
 }
@@ -311,7 +322,7 @@ static bool takes_word(const struct option *option, const char *word)
 /* False, with a message, if a question lacks the chosen rules. */
 static bool rules_exist(const struct options *options)
 {
-    const struct option *rules = find_option("--rules", strlen("--rules"), options->command);
+    const struct option *rules = find_row("--rules", strlen("--rules"), options->command);
     const char *word = rules_names[options->rules];
     for (size_t i = 0; i < options->questions; i++) {
         const struct option *row = known_row(rules, options->question[i]);
@@ -357,7 +368,7 @@ static bool take_option(struct options *options, int argc, char **argv, int *at)
 {
     const char *word = argv[*at], *value = NULL;
     size_t length = strcspn(word, "=");
-    const struct option *option = find_option(word, length, options->command);
+    const struct option *option = find_option(options, word, length);
     if (!option) {
         unknown_option(word, length);
         return false;
@@ -381,7 +392,7 @@ static bool take_option(struct options *options, int argc, char **argv, int *at)
         const char *command = lacks->name, *why = refusal(option->name, lacks, &bytes);
         if (why) {
             complain(NULL, "%s %.*s: %s has no meaning", command, bytes, why, option->name);
-        } else if (knows(find_option(word, length, lacks), lacks)) {
+        } else if (knows(find_row(word, length, lacks), lacks)) {
             complain(NULL, "%s has other values for %s than for %s: run the commands one at a time", option->name,
                      command, options->command->name);
         } else {

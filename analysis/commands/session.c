@@ -496,12 +496,18 @@ out:
     return key && e->lacks_key;
 }
 
+void session_refuse(struct session *session)
+{
+    session->refused = true;
+    session->status = STATUS_USAGE;
+    out_forget(&session->out);
+}
+
 void session_end_said(struct session *session, bool found)
 {
     say_unread(session);
     if (lacks_key(session)) {
-        session->refused = true;
-        session->status = STATUS_USAGE;
+        session_refuse(session);
         if (session->options.questions == 1) out_discard(&session->out);
         return;
     }

@@ -40,7 +40,7 @@ struct session {
     enum { LOAD_FIRST, LOADED, LOAD_FAILED } loaded;
     size_t answers; /* number of answers begun */
     size_t found;   /* number of answers that are not empty */
-    bool refused;   /* the rows of an answer lack the key of --sort-by */
+    bool refused;   /* a question does not take an option: nothing is answered */
     int status;
 };
 
@@ -83,6 +83,8 @@ bool session_read_again(struct session *session, const struct process *process, 
                         session_taker *take, void *argument);
 /* Marks the answer as partial: a command found damage in an input after loading. */
 void session_spoil(struct session *session);
+/* Ends with the status of wrong usage; call it after a message. What is not written yet is dropped. */
+void session_refuse(struct session *session);
 
 /* Ends a list of several answers, after the last command. */
 void session_close(struct session *session);

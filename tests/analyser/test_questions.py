@@ -138,9 +138,9 @@ def peak(*words):
 def test_memory_of_two_questions(tfanalyze, tmp_path):
     """The operators of a long run stay in its file unless a question needs all of them at once. Two questions take at most
     the sum of what each takes."""
-    trace = optrace.Mixed(seed=3)
+    trace, r = optrace.Mixed(seed=3), random.Random(3)
     name = trace.w.string('aten::add')
-    trace.w.chunk([rec('op', name=name, time=ticks(5 * i), duration=2, sequence=-1) for i in range(20000)], thread=1, tid=101)
+    trace.w.chunk([rec('op', name=name, time=ticks(5 * i) + r.randrange(900), duration=2, sequence=-1) for i in range(20000)], thread=1, tid=101)
     chunk = bytes(trace.w.data[trace.w.blocks[-1].offset:])
     for _ in range(40):
         head = list(BLOCK.unpack_from(chunk))

@@ -1,6 +1,7 @@
 """test_reader_usage - the command line of tfanalyze: wrong usage, help, filters."""
 
 import os
+import random
 import re
 import subprocess
 
@@ -81,7 +82,8 @@ def test_filters(tmp_path, analyze):
 
 def test_a_closed_pipe_is_quiet(tmp_path, tfanalyze):
     w = Writer()
-    w.chunk([rec('mark', time=i) for i in range(20000)], thread=1)
+    r = random.Random(1)
+    w.chunk([rec('mark', time=1000 * i + r.randrange(900)) for i in range(20000)], thread=1)
     w.footer()
     path = w.save(tmp_path / 'a.tfr')
     result = subprocess.run(['bash', '-c', f'{tfanalyze} dump {path} | head -1'], capture_output=True, text=True)

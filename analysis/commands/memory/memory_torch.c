@@ -228,7 +228,7 @@ bool memory_file_fits(struct session *session)
     else if (o->stage.count || o->step.count || o->cycle.count) why = "has no stages; --from and --to choose a time";
     else if (!o->output) why = "needs --output FILE, and goes by its suffix: .json, .json.gz, raw.json.gz or .html";
     if (why) complain(NULL, "--layout %s %s", o->memory_layout == MEMORY_HTML ? "html" : "torch", why);
-    if (why) session->status = STATUS_USAGE;
+    if (why) session_refuse(session);
     return !why;
 }
 
