@@ -105,14 +105,6 @@ static bool has_more(const struct piece *copy, const struct piece *piece)
     return copy->records > piece->records && copy->thread == piece->thread && copy->tid == piece->tid;
 }
 
-/* A recorder's most uniform stream has 1.3 bytes on disk for each record. A chunk with far fewer was made by hand, to fill
- * all memory from a small file. */
-static bool is_plausible(const struct piece *piece, const struct chunk *chunk)
-{
-    enum { FREE_RECORDS = 1024, PER_BYTE = 4 };
-    return chunk->records <= FREE_RECORDS + PER_BYTE * (uint64_t)piece->stored;
-}
-
 static void first_visit(struct reader *reader, size_t index, struct chunk *chunk)
 {
     struct trace *trace = reader->trace;
@@ -122,7 +114,7 @@ static void first_visit(struct reader *reader, size_t index, struct chunk *chunk
         piece->state = PIECE_TWICE;
         return;
     }
-    if (!read_piece(reader, piece, chunk) || !is_plausible(piece, chunk)) {
+    if (!read_piece(reader, piece, chunk)) {
         piece->state = PIECE_DAMAGED;
         return;
     }
