@@ -45,6 +45,7 @@ def play(tmp_path_factory, lib, python, *arguments):
     """The run directory, each rank's journal, and each rank's trace of torch.profiler."""
     directory = tmp_path_factory.mktemp('collectives')
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(directory / 'run'), 'OMP_NUM_THREADS': '1',
+           'TFI_SAMPLE_HZ': '0',  # the parent of the ranks, which only waits, would have a trace too
            'WORLD_SIZE': str(RANKS), 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(free_port())}
     program = ROOT / 'tests' / 'pipelines' / 'collectives.py'
     result = execute([python, '-c', FORK, program, directory / 'journal', *arguments], env, directory, timeout=400)

@@ -31,7 +31,8 @@ static const struct guarded {
 
 /* Questions that read what no command reads without options. */
 static const char *const lines[] = {"memory --layout leaks",  "memory --layout process", "memory --layout peaks",
-                                    "ops --group-by stack=5", "export et --pid 100",     "launches --rules hta"};
+                                    "ops --group-by stack=5", "export et --pid 100",     "launches --rules hta",
+                                    "kinds --rules tracelens"};
 
 static const char events[] =
     "{\"traceEvents\": [\n"
@@ -112,10 +113,10 @@ static bool is_read(const struct guarded *table)
 }
 
 /* Questions that read these tables read another one with the same needs before; a report alone reads `grants`, and the
- * loading alone `python_call`. */
+ * loading alone `python_call`; only memory snapshots have a `segment`. */
 static bool is_hidden(const struct guarded *table)
 {
-    static const char *const hidden[] = {"range_inputs", "stage_times", "args", "grants", "python_call"};
+    static const char *const hidden[] = {"range_inputs", "stage_times", "args", "grants", "python_call", "segment"};
     for (size_t i = 0; i < ARRAY_SIZE(hidden); i++)
         if (strcmp(table->name, hidden[i]) == 0) return true;
     return false;

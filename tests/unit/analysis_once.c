@@ -51,7 +51,7 @@ START_TEST(one_attribution_serves_all_questions)
     for (int i = 0; i < TRACES; i++) write_trace(i);
     int status = tfanalyze_main((int)ARRAY_SIZE(argv) - 1, argv);
     for (int i = 0; i < TRACES; i++) unlink(path[i]);
-    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(status, 3); /* `hang` says what a PyTorch trace does not tell */
     for (int i = 0; i < TRACES; i++) ck_assert_uint_eq(made[i], 1);
 }
 END_TEST
