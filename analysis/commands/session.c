@@ -479,23 +479,6 @@ void session_end(struct session *session, bool found)
     session_end_said(session, found);
 }
 
-/* True, after a message, if the rows of the answer lack the key of --sort-by. */
-static bool lacks_key(const struct session *session)
-{
-    const struct emit *e = &session->emit;
-    const char *key = options_sort_key(&session->options), *names[64];
-    char *copy = string_format("%s", e->keys), *rest = copy, *name;
-    size_t count = 0;
-    if (!key || !e->lacks_key) goto out;
-    while (count < ARRAY_SIZE(names) && (name = strsep(&rest, ",")) != NULL) names[count++] = name;
-    const char *meant = nearest(key, names, count);
-    complain(NULL, "--sort-by: rows of %s have no key %s%s%s; they have %s", session->options.command->name, key,
-             meant ? "; did you mean " : "", meant ? meant : "", e->keys);
-out:
-    free(copy);
-    return key && e->lacks_key;
-}
-
 void session_refuse(struct session *session)
 {
     session->refused = true;
@@ -506,7 +489,7 @@ void session_refuse(struct session *session)
 void session_end_said(struct session *session, bool found)
 {
     say_unread(session);
-    if (lacks_key(session)) {
+    if (options_sort_key(&session->options) && session->emit.lacks_key) {
         session_refuse(session);
         if (session->options.questions == 1) out_discard(&session->out);
         return;

@@ -426,7 +426,7 @@ void emit_close(struct emit *e)
 void emit_begin(struct emit *e, struct out *out, enum format format, enum emit_style style,
                 const struct command *command)
 {
-    *e = (struct emit){.out = out, .format = format, .style = style, .keys = command->keys};
+    *e = (struct emit){.out = out, .format = format, .style = style, .command = command->name, .keys = command->keys};
     e->rules = rules_names[RULES_EXACT];
     if (format == FORMAT_JSON) {
         out_puts(out, "{\"command\": ");
@@ -492,7 +492,10 @@ static void begin_rows(struct emit *e)
     }
     if (!e->sorted.key) return;
     e->lacks_key = !keys_have(e->keys, e->sorted.key, strlen(e->sorted.key));
-    if (e->lacks_key) out_forget(e->out);
+    if (e->lacks_key) {
+        sorted_rows_say_lacking(&e->sorted, e->command, e->keys);
+        out_forget(e->out);
+    }
     e->sorted_to = e->out;
     e->out = &e->sorted.text;
 }

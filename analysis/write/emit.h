@@ -25,7 +25,7 @@ struct emit {
     struct event_values *values; /* receives all values (event.h), and nothing is written; NULL: they are written */
     enum format format;
     enum emit_style style;
-    const char *keys, *rules;
+    const char *command, *keys, *rules;
     bool inputs;             /* the list of inputs has begun */
     bool begun;              /* the rows have begun */
     bool totals;             /* the rows have ended */
@@ -43,7 +43,7 @@ struct emit {
     size_t columns;
     struct sorted_rows sorted; /* its key NULL: the rows are written in the order in which they come */
     struct out *sorted_to;     /* where they go in the end */
-    bool lacks_key;            /* the rows have no such key */
+    bool lacks_key;            /* the rows have no such key, which a message says */
 };
 
 void emit_begin(struct emit *e, struct out *out, enum format format, enum emit_style style,

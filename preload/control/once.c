@@ -29,7 +29,7 @@
 #include "record/log.h"
 
 #define SAID ".said"
-#define TRACE ".tfr"
+#define TRACE "a trace" /* not said, but noted: this run has traces */
 #define RANKS_START_WITHIN_NS 60000000000u
 
 static struct tfi_lock lock;
@@ -179,24 +179,23 @@ void tfi_run_has_child(void)
     if (TFI_UNLIKELY(!is_parent)) is_parent = true;
 }
 
-/* True for a trace that was written to since the run began, which its token tells. The clock of files is up to 10 ms late. */
-static bool is_new_trace(struct tfi_dir *dir, const char *name)
-{
-    enum { LATE_NS = 10000000 };
-    struct stat st;
-    size_t length = strlen(name), tail = strlen(TRACE);
-    if (length < tail || strcmp(name + length - tail, TRACE) != 0 || !tfi_dir_look(dir, name, &st)) return false;
-    const char *began = strchr(tfi_run_token(), '-');
-    uint64_t time = (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
-    return time + LATE_NS >= (began ? strtoul(began + 1, NULL, 16) : tfi_clock_first()->realtime);
-}
-
 /* True if a process of this run has opened a trace in the directory, which still has its name. */
 static bool has_traces(struct tfi_dir *dir)
 {
     struct stat st;
-    return tfi_stat(dir->path, &st) == 0 && st.st_dev == dir->device && st.st_ino == dir->inode &&
-           (dir == &tfi_trace_dir || tfi_dir_each(dir, is_new_trace));
+    uint64_t size;
+    if (tfi_stat(dir->path, &st) != 0 || st.st_dev != dir->device || st.st_ino != dir->inode) return false;
+    if (dir == &tfi_trace_dir) return true;
+    int fd = open_lines(dir, SAID, &size);
+    bool noted = fd >= 0 && find_line(fd, number_of(TRACE));
+    if (fd >= 0) syscall(SYS_close, fd);
+    return noted;
+}
+
+/* A time of the file would not do: the clock of files is late by up to 10 ms, and an earlier run may have ended since. */
+void tfi_run_has_trace(void)
+{
+    tfi_once(TRACE);
 }
 
 void tfi_run_ends(const char *reason)

@@ -11,6 +11,9 @@ bool tfi_once(const char *kind);
  * the run. */
 void tfi_run_ends(const char *reason);
 
+/* Notes that this run has a trace. */
+void tfi_run_has_trace(void);
+
 /* Notes that this process makes others. Without them, one that recorded nothing does not look for traces at its end: its
  * system calls may be restricted. */
 void tfi_run_has_child(void);

@@ -802,7 +802,7 @@ ROWS = [
         "if (*p == '\\'') text_puts(line, \"'\");"),
 
     # A program that forks once is not sampled any more.
-    row('no-sampler-after-a-fork', 'samples.py::test_samples_after_a_fork[newest]', 'preload/sample/looks.c',
+    row('no-sampler-after-a-fork', 'samples.py::test_samples_after_a_fork[newest]', 'preload/sample/sample_records.c',
         '.again = tfi_sampler_start}', '}'),
     # A parent that only computes after os.fork() is not watched.
     row('caller-of-fork-starts-nothing', 'samples.py::test_samples_after_a_fork[newest]', 'preload/python/python.c',

@@ -165,7 +165,7 @@ def test_launches(truth, analyze):
 
 def test_steps(truth, analyze):
     answer = analyze('steps', truth.directory)
-    found = {r['step']: {k: v for k, v in r.items() if k not in ('rank', 'step', 'dataloader_us', 'cpu_exec_us')} for r in answer['rows']}
+    found = {r['step']: {k: v for k, v in r.items() if k not in ('rank', 'pid', 'step', 'dataloader_us', 'cpu_exec_us')} for r in answer['rows']}
     assert found == {k: {n: close(n, v) for n, v in row.items()} for k, row in simanswers.steps(truth).items()}
     assert {(r['dataloader_us'], r['cpu_exec_us']) for r in answer['rows']} == {(0, None)}
     for key, words in (('tensor_core_plugin_pct', simanswers.TENSOR), ('tensor_core_pct', simanswers.TENSOR + simanswers.NEWER)):

@@ -169,6 +169,7 @@ struct line_time {
     uint32_t frame, waits; /* the key */
     uint32_t inner;        /* the innermost frame of all that most of the time has, if one has more than half */
     int64_t time, votes, longest;
+    size_t samples;
     size_t look; /* of the longest period */
     const struct process *process;
 };
@@ -220,6 +221,7 @@ static void add_look(void *context, const struct sampled *s)
     } key = {own, waits};
     struct line_time *line = keyed_row(&lines->keyed, &key, sizeof key, sizeof *line);
     line->time = add_ns(line->time, weight);
+    line->samples++;
     line->votes += line->inner == inner ? weight : -weight;
     if (line->votes < 0 || line->inner == NAME_NONE) line->inner = inner, line->votes = weight;
     if (s->wall <= line->longest) return;
@@ -243,13 +245,14 @@ static void collect_lines(struct line_times *lines, struct rule_facts *j, const 
     measure_free(&lines->explained);
 }
 
-/* Returns the line with the most time; NULL: none. */
+/* Returns the line with the most time; NULL: none, or too few samples tell: the share of ten is known to a third. */
 static const struct line_time *heaviest_of(const struct line_times *lines, bool waits)
 {
+    enum { LEAST_SAMPLES = 10 };
     const struct line_time *most = NULL;
     for (size_t i = 0; i < lines->count; i++)
         if (lines->row[i].waits == waits && (!most || lines->row[i].time > most->time)) most = &lines->row[i];
-    return most;
+    return most && most->samples >= LEAST_SAMPLES ? most : NULL;
 }
 
 /* Sets file, line and function from a frame. */
@@ -307,7 +310,8 @@ static void judge_lines(struct rule_facts *j, const struct rule *rule, bool wait
             if (f) {
                 set_frame(j, f, most->frame);
                 add_evidence(f,
-                             string_format("samples under %s: %.3f ms, most of it in %s", own, ms(most->time), inner),
+                             string_format("%zu samples under %s: %.3f ms, most of it in %s", most->samples, own,
+                                           ms(most->time), inner),
                              "hotspots");
             }
             free(own);

@@ -11,6 +11,19 @@ void sorted_rows_begin(struct sorted_rows *sorted, const char *key, uint64_t top
     out_memory(&sorted->text);
 }
 
+void sorted_rows_say_lacking(const struct sorted_rows *sorted, const char *command, const char *keys)
+{
+    enum { MOST_KEYS = 64 };
+    const char *names[MOST_KEYS];
+    char *copy = string_format("%s", keys), *rest = copy, *name;
+    size_t count = 0;
+    while (count < MOST_KEYS && (name = strsep(&rest, ",")) != NULL) names[count++] = name;
+    const char *meant = nearest(sorted->key, names, count);
+    complain(NULL, "--sort-by: rows of %s have no key %s%s%s; they have %s", command, sorted->key,
+             meant ? "; did you mean " : "", meant ? meant : "", keys);
+    free(copy);
+}
+
 void sorted_rows_add(struct sorted_rows *sorted, size_t from)
 {
     sorted->row = mem_grow(sorted->row, &sorted->capacity, sorted->count + 1, sizeof *sorted->row);

@@ -20,6 +20,8 @@ struct sorted_rows {
 };
 
 void sorted_rows_begin(struct sorted_rows *sorted, const char *key, uint64_t top);
+/* Says that the rows of a command lack the key, and which they have. */
+void sorted_rows_say_lacking(const struct sorted_rows *sorted, const char *command, const char *keys);
 /* Begins a row at `from` of what counts: bytes of `text`, or cells of a table. */
 void sorted_rows_add(struct sorted_rows *sorted, size_t from);
 void sorted_rows_end(struct sorted_rows *sorted, size_t to);
