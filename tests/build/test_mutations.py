@@ -208,7 +208,7 @@ ROWS = [
         'kineto_set_axis(p, 0);'),
     # A damaged event is left out without a message.
     row('bad-event-is-no-loss', 'kineto_bad.py::test_content[plain-negative duration]', 'analysis/model/kineto/kineto_info.c',
-        'process_lose(process, causes[i][0], count[i], true);', 'process_lose(process, causes[i][0], count[i], false);'),
+        'process_lose(process, causes[i][0], faults->count[i], true);', 'process_lose(process, causes[i][0], faults->count[i], false);'),
     # A truncated trace passes for a whole one.
     row('cut-is-not-said', 'kineto_bad.py::test_a_cut_is_reported_with_its_place', 'analysis/read/kineto.c',
         '    r->damage->cut = true;\n',
