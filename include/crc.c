@@ -1,7 +1,7 @@
 /* crc.c - computes CRC-32 by carry-less multiplication (PCLMULQDQ), 64 bytes at a time; by zlib where there is none.
  *
  * The method is Gopal and others', "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (2009):
- * four 128-bit remainders are crc_of_blocks forward over the data, then into one, then into 64 and 32 bits by Barrett's
+ * four 128-bit remainders are folded forward over the data, then into one, then into 64 and 32 bits by Barrett's
  * reduction. The constants are powers of x modulo the polynomial 0x104c11db7, reflected, as that paper lists them.
  *
  * Both programs compile this file. Threads of the profiled program call it where the background thread is behind. With

@@ -176,7 +176,7 @@ static void restart(void)
     tfi_self = NULL;
 }
 
-/* What the calling thread writes with: a thread of the library has no state. */
+/* Returns the state with which the calling thread writes. A thread of the library has none of its own. */
 static struct tfi_thread *waking_thread(void)
 {
     if (!tfi_bare_thread_here()) return tfi_self = tfi_thread_attach();

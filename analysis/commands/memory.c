@@ -158,7 +158,7 @@ static void emit_same_pool(struct memory_answer *a, struct emit_kept *same, uint
     emit_keep_end(&a->session->emit, same);
 }
 
-/* What each device held before the first event is one moment: the last one of these blocks, which stand together. */
+/* The blocks that each device held before the first event stand together, and are one moment: the last of them. */
 static bool is_moment(const struct memory_answer *a, const struct memory_change *change)
 {
     const struct blocks *b = &a->process->blocks;

@@ -1,6 +1,6 @@
 /* decode.c - decodes chunks: the structure at once, values on first use.
  *
- * Most questions need two or three columns of a kind, so the other columns are never decoded_column.
+ * Most questions need two or three columns of a kind, so the other columns are never decoded.
  */
 #include "read/decode.h"
 
@@ -450,7 +450,7 @@ static struct column *find_column(const struct group *group, int field)
     return NULL;
 }
 
-/* Returns the column with its values decoded_column, or NULL. */
+/* Returns the column with its values decoded, or NULL. */
 static const struct column *decoded_column(struct decoder *d, struct group *group, int field)
 {
     if (!group->kind || field < 0 || (unsigned)field >= group->kind->fields) return NULL;

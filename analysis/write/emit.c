@@ -175,6 +175,16 @@ static bool sorts(const struct emit *e)
     return e->sorted.key && e->begun && !e->depth;
 }
 
+static void sort_by_number(struct emit *e, const char *key, double number)
+{
+    if (sorts(e)) sorted_rows_number(&e->sorted, key, number);
+}
+
+static void sort_by_text(struct emit *e, const char *key, const char *text, size_t length)
+{
+    if (sorts(e)) sorted_rows_text(&e->sorted, key, text, length);
+}
+
 static bool hides_value(const struct emit *e, const char *key)
 {
     return !e->depth && (e->hides || (e->hides_all && !key_is_place(key)));
@@ -191,7 +201,7 @@ static bool is_hidden(struct emit *e, const char *key)
 void emit_bool(struct emit *e, const char *key, bool value)
 {
     if (values_take(e->values, key, VALUE_BOOL, value)) return;
-    if (sorts(e)) sorted_rows_number(&e->sorted, key, value);
+    sort_by_number(e, key, value);
     if (e->format == FORMAT_JSON) {
         begin_json_value(e, key);
         out_puts(e->out, value ? "true" : "false");
@@ -205,7 +215,7 @@ void emit_count(struct emit *e, const char *key, uint64_t value)
 {
     if (values_take(e->values, key, VALUE_COUNT, value)) return;
     if (is_hidden(e, key)) return;
-    if (sorts(e)) sorted_rows_number(&e->sorted, key, (double)value);
+    sort_by_number(e, key, (double)value);
     bool in_json = e->format == FORMAT_JSON;
     if (in_json) begin_json_value(e, key);
     if (in_json || begin_in_line(e)) {
@@ -220,7 +230,7 @@ void emit_int(struct emit *e, const char *key, int64_t value)
 {
     if (values_take(e->values, key, VALUE_INT, (uint64_t)value)) return;
     if (is_hidden(e, key)) return;
-    if (sorts(e)) sorted_rows_number(&e->sorted, key, (double)value);
+    sort_by_number(e, key, (double)value);
     bool in_json = e->format == FORMAT_JSON;
     if (in_json) begin_json_value(e, key);
     if (in_json || begin_in_line(e)) {
@@ -242,7 +252,7 @@ void emit_us(struct emit *e, const char *key, int64_t ns)
 {
     if (values_take(e->values, key, VALUE_US, (uint64_t)ns)) return;
     if (is_hidden(e, key)) return;
-    if (sorts(e)) sorted_rows_number(&e->sorted, key, (double)ns);
+    sort_by_number(e, key, (double)ns);
     bool in_json = e->format == FORMAT_JSON;
     if (in_json) begin_json_value(e, key);
     if (in_json || begin_in_line(e)) {
@@ -260,7 +270,7 @@ void emit_bytes(struct emit *e, const char *key, uint64_t value)
         emit_count(e, key, value);
         return;
     }
-    if (sorts(e)) sorted_rows_number(&e->sorted, key, (double)value);
+    sort_by_number(e, key, (double)value);
     human_bytes(&e->scratch, value);
     put(e, key, true);
 }
@@ -268,7 +278,7 @@ void emit_bytes(struct emit *e, const char *key, uint64_t value)
 void emit_pct(struct emit *e, const char *key, double value)
 {
     bool unknown = !isfinite(value) || hides_value(e, key);
-    if (sorts(e) && !unknown) sorted_rows_number(&e->sorted, key, value);
+    if (!unknown) sort_by_number(e, key, value);
     if (unknown) {
         emit_null(e, key);
     } else if (e->format == FORMAT_JSON) {
@@ -284,7 +294,7 @@ void emit_double(struct emit *e, const char *key, double value)
 {
     if (values_take_double(e->values, key, value)) return;
     bool unknown = !isfinite(value) || hides_value(e, key);
-    if (sorts(e) && !unknown) sorted_rows_number(&e->sorted, key, value);
+    if (!unknown) sort_by_number(e, key, value);
     if (unknown) {
         emit_null(e, key);
     } else if (e->format == FORMAT_JSON) {
@@ -317,7 +327,7 @@ void emit_hex(struct emit *e, const char *key, uint64_t value)
 void emit_bytes_text(struct emit *e, const char *key, const char *text, size_t length)
 {
     if (values_take_text(e->values, key, VALUE_TEXT, text, length)) return;
-    if (sorts(e)) sorted_rows_text(&e->sorted, key, text, length);
+    sort_by_text(e, key, text, length);
     if (e->format == FORMAT_JSON) {
         begin_json_value(e, key);
         out_json_string(e->out, text, length);
@@ -336,7 +346,7 @@ void emit_text(struct emit *e, const char *key, const char *text)
     }
     bool word = e->format == FORMAT_TEXT && e->style == STYLE_LINES && !e->depth;
     if (word) { /* words at the top level of a line come from the program itself: no quotes */
-        if (sorts(e)) sorted_rows_text(&e->sorted, key, text, strlen(text));
+        sort_by_text(e, key, text, strlen(text));
         text_visible(&e->scratch, text, strlen(text));
         put(e, key, false);
     } else {

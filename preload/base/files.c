@@ -322,20 +322,18 @@ struct entry {
     char name[];
 };
 
-bool tfi_dir_each(struct tfi_dir *dir, bool (*take)(struct tfi_dir *dir, const char *name))
+void tfi_dir_each(struct tfi_dir *dir, void (*take)(struct tfi_dir *dir, const char *name))
 {
     enum { ROOM = 8192 };
     char *entries = tfi_map(ROOM);
-    bool taken = false;
     long bytes;
-    if (!entries) return false;
+    if (!entries) return;
     int fd = open_in(dir, ".", O_RDONLY | O_DIRECTORY);
-    while (fd >= 0 && !taken && (bytes = syscall(SYS_getdents64, fd, entries, (size_t)ROOM)) > 0)
-        for (long at = 0; at < bytes && !taken; at += ((const struct entry *)(entries + at))->bytes)
-            taken = take(dir, ((const struct entry *)(entries + at))->name);
+    while (fd >= 0 && (bytes = syscall(SYS_getdents64, fd, entries, (size_t)ROOM)) > 0)
+        for (long at = 0; at < bytes; at += ((const struct entry *)(entries + at))->bytes)
+            take(dir, ((const struct entry *)(entries + at))->name);
     if (fd >= 0) close_raw(fd);
     tfi_unmap(entries, ROOM);
-    return taken;
 }
 
 int tfi_dir_create(struct tfi_dir *dir, const char *name, int flags)

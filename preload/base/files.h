@@ -41,8 +41,8 @@ void tfi_dir_close(struct tfi_dir *dir);
 void tfi_dir_has_mapped(struct tfi_dir *dir, const void *start, size_t bytes);
 /* Reads the status of its file system; false with errno set. */
 bool tfi_dir_system(struct tfi_dir *dir, struct statfs *fs);
-/* Calls `take` with each name in the directory until it returns true; returns whether it did. */
-bool tfi_dir_each(struct tfi_dir *dir, bool (*take)(struct tfi_dir *dir, const char *name));
+/* Calls `take` with each name in the directory. */
+void tfi_dir_each(struct tfi_dir *dir, void (*take)(struct tfi_dir *dir, const char *name));
 
 /* Creates a file in the directory with mode 0600, whatever the umask is; never opens an existing file or follows a
  * link.

@@ -26,13 +26,13 @@ void tfi_leftover_hold(int fd)
     syscall(SYS_flock, fd, LOCK_EX | LOCK_NB);
 }
 
-static bool look_at(struct tfi_dir *dir, const char *name)
+static void look_at(struct tfi_dir *dir, const char *name)
 {
     char begin[40];
     struct stat st;
     size_t length = tfi_fmt(begin, sizeof begin, "tfinject.%u.", (unsigned)geteuid());
     int fd = strncmp(name, begin, length) == 0 ? tfi_dir_open_own(dir, name, O_RDONLY, &st) : -1;
-    if (fd < 0) return false;
+    if (fd < 0) return;
     if (syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) == 0) {
         if (!(st.st_mode & FOUND)) {
             syscall(SYS_utimensat, fd, NULL, NULL, 0);
@@ -42,7 +42,6 @@ static bool look_at(struct tfi_dir *dir, const char *name)
         }
     }
     syscall(SYS_close, fd);
-    return false;
 }
 
 void tfi_leftovers_remove(struct tfi_dir *dir)

@@ -234,7 +234,10 @@ static enum tfi_select selection_of(const char *list)
 static void read_environment(void)
 {
     char used[NAME_BYTES];
-    for (char **e = environ; e && *e; e++) kinds[kind_of(*e) / 64] |= UINT64_C(1) << kind_of(*e) % 64;
+    for (char **e = environ; e && *e; e++) {
+        unsigned kind = kind_of(*e);
+        kinds[kind / 64] |= UINT64_C(1) << kind % 64;
+    }
     for (size_t i = 0; i < TFI_COUNT(variables); i++) {
         const struct variable *v = &variables[i];
         const char *value = value_of(v, used);

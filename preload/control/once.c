@@ -72,10 +72,9 @@ static bool is_said(const char *line, uint64_t kind)
     return time + (tfi_rank_is_numbered() ? RANKS_START_WITHIN_NS : 0) >= began;
 }
 
-/* The first line in the file that says it; NULL if there is none. */
-static const char *find_line(int fd, uint64_t kind)
+/* The first of the lines that were read into room->text that says it; NULL if there is none. */
+static const char *find_line(ssize_t bytes, uint64_t kind)
 {
-    ssize_t bytes = tfi_lines_read(fd, room->text, sizeof room->text);
     for (const char *line = room->text; bytes > 0 && *line; line++) {
         const char *end = strchr(line, '\n');
         if (!end) return NULL;
@@ -102,13 +101,13 @@ static bool claim(struct tfi_dir *dir, const char *name, uint64_t kind, bool *po
     uint64_t size;
     int fd = open_lines(dir, name, &size);
     *possible = fd >= 0;
-    const char *first = *possible ? find_line(fd, kind) : NULL;
+    const char *first = *possible ? find_line(tfi_lines_read(fd, room->text, sizeof room->text), kind) : NULL;
     bool mine = !first;
     if (*possible && mine) {
         size_t length = tfi_fmt(line, sizeof room->line, "%lx %x %lx %s\n", (unsigned long)kind, (unsigned)tfi_getpid(),
                                 (unsigned long)tfi_realtime_ns(), tfi_run_token());
         *possible = tfi_lines_add(fd, line, size);
-        first = *possible ? find_line(fd, kind) : NULL;
+        first = *possible ? find_line(tfi_lines_read(fd, room->text, sizeof room->text), kind) : NULL;
         mine = !first || strncmp(first, line, length) == 0;
     }
     if (fd >= 0) syscall(SYS_close, fd);
@@ -183,13 +182,9 @@ void tfi_run_has_child(void)
 static bool has_traces(struct tfi_dir *dir)
 {
     struct stat st;
-    uint64_t size;
     if (tfi_stat(dir->path, &st) != 0 || st.st_dev != dir->device || st.st_ino != dir->inode) return false;
     if (dir == &tfi_trace_dir) return true;
-    int fd = open_lines(dir, SAID, &size);
-    bool noted = fd >= 0 && find_line(fd, number_of(TRACE));
-    if (fd >= 0) syscall(SYS_close, fd);
-    return noted;
+    return find_line(tfi_dir_read(dir, SAID, room->text, sizeof room->text), number_of(TRACE));
 }
 
 /* A time of the file would not do: the clock of files is late by up to 10 ms, and an earlier run may have ended since. */

@@ -379,9 +379,8 @@ static int start_pending(void *tries)
 }
 
 /* Called in the child of os.fork(), where the interpreter begins anew, and in the parent, where the background thread was
- * ended. From 3.12 on Python warns of a second thread,
- * and some releases count the threads after they have called this: there the caller of os.fork() starts it when it runs
- * on, if it is the main thread, or else the next audit event. */
+ * ended. From 3.12 on Python warns of a second thread, and some releases count the threads after they have called this:
+ * there the caller of os.fork() starts it when it runs on, if it is the main thread, or else the next audit event. */
 PyObject *tfi_builtin_forked(PyObject *self, PyObject *const *args, ssize_t count)
 {
     enum { TRIES = 4096 };

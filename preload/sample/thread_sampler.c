@@ -10,7 +10,7 @@
  * Cost. If a look takes more than its share of a processor, the pauses become longer; the periods say so.
  *
  * A process that records everything is looked at from the moment that the interpreter runs something, even while it sleeps.
- * What is found waits in the ring. When the script has run for a second outside imports, this thread wakes the process: a
+ * Its periods wait in the ring. When the script has run for a second outside imports, this thread wakes the process: a
  * program that only computes or waits calls no hook.
  */
 #include "sample/thread_sampler.h"
@@ -49,8 +49,7 @@ enum {
     STATE = 320,
     WAKES = 1,
     ENDS = 2,
-    GAP =
-        4, /* a part of a second: the script has run for no longer between two looks, as where the process was stopped */
+    GAP = 4, /* a look counts at most this part of a second: the process may have been stopped since the last one */
 };
 
 /* A thread that the last look found. */

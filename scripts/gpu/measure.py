@@ -12,7 +12,7 @@ from common import (EVERYTHING, GRAPHS_WHOLE, HERE, PLAIN, RAW, STAGES_ONLY, STA
                     trace_figures)
 
 GOAL_EVERYTHING, GOAL_STAGES, GOAL_SUMS = 1.05, 1.01, 1.01
-# What is compared with what, in pairs of one round, and the goal. Sums: those of device work by stage, with an empty list of stages.
+# The ways that are compared, in pairs of one round, and the goal. Sums: those of device work by stage, with an empty list of stages.
 GOALS = {'everything': ('everything', 'plain', GOAL_EVERYTHING), 'stages-only': ('stages-only', 'plain', GOAL_STAGES),
          'sums': ('stages-only', 'stages-without-sums', GOAL_SUMS)}
 # Kinds of records that the library requests from CUPTI: copies, sets, kernels, overhead, copies between devices, waits.

@@ -584,7 +584,7 @@ ROWS = [
     # A list that a snapshot uses again and again fills all memory.
     row('events-count-twice', 'snapshots.py::test_hostile_files[one trace a thousand times]', 'analysis/read/torch/memory_snapshot.c',
         'if (!is_used_once(r->snapshot))', 'if (is_used_once(r->snapshot) && 0)'),
-    # What was in use before the first event of a ring is not in its totals.
+    # The totals of a ring lack the blocks that were in use before its first event.
     row('older-blocks-forgotten', 'snapshots.py::test_a_ring[50]', 'analysis/model/memory/snapshot_trace.c',
         'if (given == MAP_NONE && block->size) add_older', 'if (given == MAP_NONE && !block->size) add_older'),
     # A block is freed twice: when that is requested and when it is completed.
@@ -816,7 +816,7 @@ ROWS = [
     row('imports-taken-for-the-script', 'plain_scripts.py::test_scripts_that_leave_no_file[newest]', 'preload/sample/thread_sampler.c',
         'if (!ran || !s->period.stack || s->period.flags & TFI_SAMPLED_IMPORT) return;',
         'if (!ran || !s->period.stack) return;'),
-    # What a script did before it was woken is missing.
+    # The samples of a script from before it was woken are missing.
     row('samples-before-waking-lost', 'plain_scripts.py::test_imports_before_a_script_ran[newest]', 'preload/sample/thread_sampler.c',
         'if (slept && tfi_recording_switched) return;',
         'if (slept) return;'),

@@ -7,14 +7,10 @@
 #include "ask/reduction.h"
 
 /* A time in which the host is in a collective and computes nothing. */
-struct critical_peer {
-    int64_t start, end;
-    uint32_t collective; /* index in process->collectives */
-};
-
 struct critical_peers {
-    struct critical_peer *peer; /* by time, without overlaps */
-    size_t count, capacity;
+    struct intervals times; /* by time, without overlaps */
+    uint32_t *collective;   /* of each, an index in process->collectives */
+    size_t capacity;
 };
 
 struct critical_path {

@@ -164,7 +164,8 @@ void critical_path_of(struct critical_path *path, struct scope *scope)
 void critical_path_free(struct critical_path *path)
 {
     free(path->events.event);
-    free(path->peers.peer);
+    intervals_free(&path->peers.times);
+    free(path->peers.collective);
     critical_graph_free(&path->graph);
     free(path->path);
     *path = (struct critical_path){0};

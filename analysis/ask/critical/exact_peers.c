@@ -10,23 +10,33 @@
 #include "model/communication.h"
 #include "model/kineto/kineto_comm.h"
 
-static int peers_by_start(const void *a, const void *b)
+struct host_collective {
+    int64_t start, end;
+    uint32_t collective; /* index in process->collectives */
+};
+
+struct host_collectives {
+    struct host_collective *row;
+    size_t count, capacity;
+};
+
+static int collectives_by_start(const void *a, const void *b)
 {
-    const struct critical_peer *x = a, *y = b;
+    const struct host_collective *x = a, *y = b;
     return x->start != y->start ? by_number(x->start, y->start) : by_number(x->collective, y->collective);
 }
 
 /* Lists the collectives of the host by their start. */
-static struct critical_peers collectives_of_host(const struct process *p)
+static struct host_collectives collectives_of_host(const struct process *p)
 {
-    struct critical_peers all = {0};
+    struct host_collectives all = {0};
     for (size_t i = 0; i < p->collectives.count; i++) {
         const struct collective *c = &p->collectives.collective[i];
         if (c->work != NO_WORK || c->start == UNKNOWN_TIME || c->end == UNKNOWN_TIME || c->end <= c->start) continue;
-        all.peer = mem_grow(all.peer, &all.capacity, all.count + 1, sizeof *all.peer);
-        all.peer[all.count++] = (struct critical_peer){c->start, c->end, (uint32_t)i};
+        all.row = mem_grow(all.row, &all.capacity, all.count + 1, sizeof *all.row);
+        all.row[all.count++] = (struct host_collective){c->start, c->end, (uint32_t)i};
     }
-    if (all.count) qsort(all.peer, all.count, sizeof *all.peer, peers_by_start);
+    if (all.count) qsort(all.row, all.count, sizeof *all.row, collectives_by_start);
     return all;
 }
 
@@ -42,13 +52,15 @@ static bool computes(const struct exact *x, const struct critical_event *event)
 static void add_peer(struct critical_peers *peers, int64_t start, int64_t end, uint32_t collective)
 {
     if (end <= start) return;
-    peers->peer = mem_grow(peers->peer, &peers->capacity, peers->count + 1, sizeof *peers->peer);
-    peers->peer[peers->count++] = (struct critical_peer){start, end, collective};
+    peers->collective =
+        mem_grow(peers->collective, &peers->capacity, peers->times.count + 1, sizeof *peers->collective);
+    peers->collective[peers->times.count] = collective;
+    intervals_add(&peers->times, start, end);
 }
 
 void exact_peers(struct exact *x)
 {
-    struct critical_peers all = collectives_of_host(x->process);
+    struct host_collectives all = collectives_of_host(x->process);
     struct intervals busy = {0};
     int64_t at = INT64_MIN; /* all before is done */
     for (size_t i = 0; all.count && i < x->path->events.count; i++) {
@@ -57,7 +69,7 @@ void exact_peers(struct exact *x)
     }
     intervals_merge(&busy);
     for (size_t i = 0, next = 0; i < all.count; i++) {
-        const struct critical_peer *of = &all.peer[i];
+        const struct host_collective *of = &all.row[i];
         at = MAX(at, of->start);
         while (next < busy.count && busy.interval[next].end <= at) next++;
         for (; next < busy.count && busy.interval[next].start < of->end; next++) {
@@ -69,5 +81,5 @@ void exact_peers(struct exact *x)
         at = MAX(at, of->end);
     }
     intervals_free(&busy);
-    free(all.peer);
+    free(all.row);
 }

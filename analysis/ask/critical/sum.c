@@ -65,29 +65,17 @@ static void add_step(struct critical_sum *sum, struct critical_step step)
 
 /* ---- times with peers ---- */
 
-/* Returns the first time with peers that ends after a moment. */
-static size_t peer_after(const struct critical_peers *peers, int64_t time)
-{
-    size_t low = 0, high = peers->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (peers->peer[middle].end <= time) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
 /* Returns what an edge of the host and a time with peers share. Waits for the device may have shortened the edge. */
 static struct interval shared_with(const struct critical_path *path, const struct critical_edge *edge, size_t peer)
 {
-    const struct critical_peer *p = &path->peers.peer[peer];
+    const struct interval *p = &path->peers.times.interval[peer];
     int64_t start = critical_time(&path->events, edge->from);
     return (struct interval){MAX(start, p->start), MIN(add_ns(start, edge->weight), p->end)};
 }
 
 static struct critical_step peer_step(const struct critical_path *path, const struct process *p, size_t peer)
 {
-    const struct collective *c = &p->collectives.collective[path->peers.peer[peer].collective];
+    const struct collective *c = &p->collectives.collective[path->peers.collective[peer]];
     const struct thread *thread = find_thread(p, c->thread);
     return (struct critical_step){.device = -1,
                                   .stream = -1,
@@ -104,7 +92,8 @@ static void take_edge(struct critical_sum *sum, const struct critical_path *path
 {
     int64_t at = critical_time(&path->events, edge->from), end = add_ns(at, edge->weight);
     last.weight = edge->weight;
-    for (size_t i = peer_after(&path->peers, at); edge->bound == BOUND_HOST && i < path->peers.count; i++) {
+    const struct intervals *times = &path->peers.times;
+    for (size_t i = intervals_after(times, at); edge->bound == BOUND_HOST && i < times->count; i++) {
         struct interval both = shared_with(path, edge, i);
         if (both.start >= both.end) break;
         struct critical_step begin = peer_step(path, p, i), done = begin;

@@ -10,7 +10,7 @@
 #include "model/model.h"
 #include "read/kineto.h"
 
-/* What is kept of a call, or of a work that it launched. */
+/* The members of a call, or of a work that it launched, by which they are judged. */
 struct call_or_work {
     uint64_t correlation;
     int64_t start, end;

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* What the first pass makes of frees that change nothing. */
+/* The first pass gives this action to frees that change nothing. */
 enum { PASSED_OVER = SNAPSHOT_OTHER };
 
 /* ---- the first pass ---- */
@@ -148,7 +148,7 @@ void snapshot_trace_add_older(struct device_trace *t, const struct snapshot_rows
     b->earlier = b->table.count;
 }
 
-/* What is in use and reserved during the second pass. */
+/* The bytes in use and reserved during the second pass. */
 struct totals {
     uint64_t allocated, reserved;
     int64_t time;

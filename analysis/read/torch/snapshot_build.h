@@ -13,7 +13,7 @@ enum {
 };
 #undef WORD
 
-/* What a container is. */
+/* Kinds of containers. */
 enum {
     KIND_EMPTY,
     KIND_OTHER,

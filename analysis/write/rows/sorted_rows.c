@@ -55,15 +55,20 @@ static int by_value(const void *a, const void *b)
     return order ? order : (x->place > y->place) - (x->place < y->place);
 }
 
+static size_t shown_rows(const struct sorted_rows *sorted)
+{
+    return sorted->top ? MIN(sorted->top, sorted->count) : sorted->count;
+}
+
 size_t sorted_rows_order(struct sorted_rows *sorted)
 {
     if (sorted->count) qsort(sorted->row, sorted->count, sizeof *sorted->row, by_value);
-    return sorted->top ? MIN(sorted->top, sorted->count) : sorted->count;
+    return shown_rows(sorted);
 }
 
 struct cell *sorted_rows_cells(const struct sorted_rows *sorted, struct cell *cell, size_t *cells, size_t columns)
 {
-    size_t shown = sorted->top ? MIN(sorted->top, sorted->count) : sorted->count;
+    size_t shown = shown_rows(sorted);
     struct cell *ordered = mem_resize(NULL, columns * (shown + 1), sizeof *ordered);
     memcpy(ordered, cell, columns * sizeof *cell);
     for (size_t i = 0; i < sorted->count; i++) {
