@@ -211,7 +211,7 @@ def pytest_configure(config):
         config.addinivalue_line('markers', f'{marker}: {meaning}')
     # Under nohup and in a script's background these signals are ignored, and child processes would inherit that. A
     # handler is not inherited.
-    for number in (signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
 
