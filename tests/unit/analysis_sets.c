@@ -1,9 +1,10 @@
 /* analysis_sets.c - the sorted list against an array that is searched from one end to the other, many tallies that
- * change at once against an array of numbers, and rows found by a key. */
+ * change at once against an array of numbers, rows found by a key, and sorting against qsort. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/sets/rows_by_key.h"
+#include "base/sets/sort.h"
 #include "base/sets/sorted_list.h"
 #include "base/sets/tallies.h"
 #include "base/util.h"
@@ -210,6 +211,53 @@ START_TEST(rows_by_key)
 }
 END_TEST
 
+/* ---- sorting ---- */
+
+struct placed {
+    uint64_t key;
+    size_t place; /* in the array before it was sorted */
+    char other[16];
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct placed *x = a, *y = b;
+    return (x->key > y->key) - (x->key < y->key);
+}
+
+static int by_key_and_place(const void *a, const void *b)
+{
+    const struct placed *x = a, *y = b;
+    int order = by_key(a, b);
+    return order ? order : (x->place > y->place) - (x->place < y->place);
+}
+
+/* Arrays of 0 to 40 ascending runs, some empty, with equal keys: equal ones keep their order where the runs are merged. */
+START_TEST(sorting)
+{
+    enum { MOST = 40, LONGEST = 30, MERGED = 32 };
+    srand(7);
+    for (size_t runs = 0; runs <= MOST; runs++) {
+        struct placed item[MOST * LONGEST], wanted[MOST * LONGEST];
+        size_t count = 0;
+        for (size_t run = 0; run < runs; run++) {
+            uint64_t key = (uint64_t)rand() % 20;
+            for (int left = rand() % LONGEST; left > 0; left--, count++) {
+                key += (uint64_t)rand() % 3;
+                item[count] = (struct placed){.key = key, .place = count};
+            }
+        }
+        memcpy(wanted, item, count * sizeof *item);
+        sort_items(item, count, sizeof *item, by_key);
+        qsort(wanted, count, sizeof *wanted, by_key_and_place);
+        for (size_t i = 0; i < count; i++) {
+            ck_assert_uint_eq(item[i].key, wanted[i].key);
+            if (runs <= MERGED) ck_assert_uint_eq(item[i].place, wanted[i].place);
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     TCase *tests = tcase_create("sets");
@@ -217,5 +265,6 @@ int main(void)
     tcase_add_test(tests, changes);
     tcase_add_test(tests, nothing);
     tcase_add_test(tests, rows_by_key);
+    tcase_add_test(tests, sorting);
     return unit_run(tests);
 }
