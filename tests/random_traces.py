@@ -12,8 +12,16 @@ from tfr import KINDS, NESTED, STAGE, UNTRACKED, OPEN, CLOSED, CHUNK, Record, Wr
 
 # ---- slow answers ----
 
+def ended_later(number, begins):
+    """True if a later nested range of the thread was opened at the same or a lower depth."""
+    r, v = begins[number], begins[number].values
+    return bool(v['flags'] & NESTED) and any(
+        o.thread == r.thread and o.values['flags'] & NESTED and o.values['depth'] <= v['depth'] and
+        (o.values['time'], n) > (v['time'], number) for n, o in begins.items())
+
+
 def ranges(records, clock, last):
-    """Finished and unfinished ranges: dicts with name, thread, start, end, flags."""
+    """Finished and unfinished ranges, without those of an unknown end: dicts with name, thread, start, end, flags."""
     begins = {r.values['id']: r for r in records if r.kind == 'range_begin'}
     ended, out = set(), []
     for r in records:
@@ -28,7 +36,7 @@ def ranges(records, clock, last):
             out.append(dict(name=v['name'], thread=v['thread'], start=start, end=clock(v['time']), flags=v['flags'],
                             depth=v['depth'], id=v['id'], unfinished=False))
     for number, r in begins.items():
-        if number not in ended:
+        if number not in ended and not ended_later(number, begins):
             v = r.values
             out.append(dict(name=v['name'], thread=r.thread, start=clock(v['time']), end=max(last, clock(v['time'])),
                             flags=v['flags'], depth=v['depth'], id=number, unfinished=True))

@@ -14,7 +14,7 @@
 #include "base/runs.h"
 #include "base/sets/finger_search.h"
 #include "model/load/load_kineto.h"
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 
 /* The start of a row, as the key to find the row again. */
 struct beginning {

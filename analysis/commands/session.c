@@ -11,7 +11,7 @@
 #include "base/jobs.h"
 #include "commands/session_notes.h"
 #include "model/needs/guard.h"
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 
 /* ---- summaries ---- */
 

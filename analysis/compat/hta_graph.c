@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "compat/hta_calls.h"
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 
 struct edge {
     int64_t time, duration;

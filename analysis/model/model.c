@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 #include "model/needs/guard.h"
+#include "model/ranges/lost_ends.h"
 #include "model/range_pieces.h"
 
 #include <stdio.h>
@@ -314,6 +315,7 @@ static void convert_all(struct process *process)
     struct clock *clock = &process->clock;
     convert(clock, process->ranges.start, process->ranges.table.count);
     convert(clock, process->ranges.end, process->ranges.table.count);
+    for (size_t i = 0; i < process->lost_ends.count; i++) convert(clock, &process->lost_ends.stage[i].start, 1);
     convert(clock, process->looks.start, process->looks.table.count);
     convert(clock, process->looks.end, process->looks.table.count);
     convert(clock, process->marks.time, process->marks.table.count);
@@ -396,13 +398,14 @@ static void add_unfinished(struct process *process, size_t begin, bool details)
     to->table.count++;
 }
 
-/* Matches ranges whose end was read before their beginning. Beginnings that still wait never ended. Times are still
- * ticks. */
+/* Matches ranges whose end was read before their beginning. Beginnings that still wait never ended, or lost their end.
+ * Times are still ticks. */
 static void match_ranges(struct process *process)
 {
     struct begins *begins = &process->begins;
     bool details = process->ranges.detail || begins->detail;
     for (size_t i = 0; i < begins->earlies; i++) meet(process, begins->early[i], details);
+    lost_ends_leave_out(process);
     for (size_t i = 0; i < begins->table.count; i++)
         if (begins->waits[i]) add_unfinished(process, i, details);
     begins_free(begins);
@@ -428,6 +431,7 @@ void process_free(struct process *process)
     table_free(&process->grants, block_layout, ARRAY_SIZE(block_layout));
     tensors_free(&process->tensors);
     begins_free(&process->begins);
+    free(process->lost_ends.stage);
     table_free(&process->marks, mark_layout, ARRAY_SIZE(mark_layout));
     calls_free(&process->calls);
     ios_free(&process->ios);

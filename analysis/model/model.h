@@ -21,6 +21,7 @@
 #include "model/inputs/trace_kind.h"
 #include "model/memory/tensors.h"
 #include "model/operators/details.h"
+#include "model/ranges/lost_ends.h"
 #include "read/reveals.h"
 #include "read/stream/stream.h"
 #include "read/torch/memory_rows.h"
@@ -461,6 +462,7 @@ struct process {
     struct map func_of; /* index by string id */
     struct ranges ranges;
     struct begins begins;
+    struct lost_ends lost_ends;
     struct wholes wholes;
     struct pauses pauses;
     struct marks marks;
@@ -478,7 +480,7 @@ struct process {
     } * python_call; /* of a Kineto trace, with `all_spans`; only while it is loaded */
     size_t python_calls, python_call_capacity;
     int64_t rounding_ns; /* of a Kineto trace: so much later than its parent may a child end, since times are rounded */
-    struct map folded;   /* folded names of stages, by name (model/step_ranges.h) */
+    struct map folded;   /* folded names of stages, by name (model/ranges/step_ranges.h) */
     struct map full_name;    /* the names of such ranges, by index in ranges */
     struct map range_of_id;  /* of a Kineto trace, with `all_spans`: annotations by external id */
     struct bits unlinked;    /* the same: calls without an operator, by index in spans */

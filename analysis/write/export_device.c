@@ -15,7 +15,7 @@
 #include "ask/stages/order.h"
 #include "base/hash.h"
 #include "model/join.h"
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 #include "write/chrome/chrome_merge.h"
 #include "write/values.h"
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "model/frames.h"
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 
 /* ---- texts ---- */
 

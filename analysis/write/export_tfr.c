@@ -15,7 +15,7 @@
 #include "ask/left_out.h"
 #include "ask/stages/order.h"
 #include "model/join.h"
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 #include "read/stream/stream.h"
 #include "write/chrome/chrome_file.h"
 #include "write/chrome/chrome_merge.h"

@@ -134,6 +134,25 @@ def test_an_unfinished_stage_of_a_trace_with_losses_lasts_to_its_threads_last_re
     assert answer['rows'][0]['host_us'] == 4.0 and answer['totals']['unfinished'] == 1
 
 
+def test_a_stage_whose_end_is_lost_has_no_time_if_a_later_one_shows_that_it_ended(tmp_path, analyze):
+    """As in a trace whose details end in the middle of a step and go on much later."""
+    w = Writer()
+    clock_chunk(w, [(0, 0, 10 ** 18)])
+    request, step, load = (w.string(name) for name in ('request', 'step', 'load'))
+    begins = [rec('range_begin', name=name, time=time, id=number, flags=NESTED | STAGE, depth=depth)
+              for number, (name, time, depth) in enumerate([(request, 1000, 0), (step, 2000, 1), (step, 11000, 1), (load, 12000, 2),
+                                                            (step, 90000, 1)])]
+    w.chunk([*begins[:2], tfr.end_of(begins[1], 10000, 1), *begins[2:], tfr.end_of(begins[4], 96000, 1),
+             rec('mark', name=w.string('last'), time=99000)], thread=1)
+    w.footer(**{'drop.CAP': 3})
+    answer = analyze('stages', w.save(tmp_path / 'a.tfr'), rc=3)
+    rows = {r['stage']: (r['calls'], r['host_us'], r['max_us']) for r in answer['rows']}
+    assert rows == {'request': (1, 98.0, 98.0), 'step': (2, 14.0, 8.0)}
+    assert answer['totals']['unfinished'] == 3  # request, which is open, and a step and its load
+    assert analyze('stages', tmp_path, '--stage', 'step', rc=3)['totals']['unfinished'] == 1
+    assert analyze('stages', tmp_path, '--to', 0.000005, rc=3)['totals']['unfinished'] == 1
+
+
 def test_a_rank_learnt_later_wins_and_a_given_one_wins_over_all(tmp_path, analyze):
     w = simple(tmp_path / 'a.tfr', rank=0, footer=False)
     w.chunk([rec('rank', rank=5, world=8, source=w.string('c10d'), time=9)], thread=1)

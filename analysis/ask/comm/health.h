@@ -9,7 +9,7 @@
 #ifndef TFA_COMM_HEALTH_H
 #define TFA_COMM_HEALTH_H
 
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 
 /* A sum of known values; those of several processes are added up. */
 struct health_sum {

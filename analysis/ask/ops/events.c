@@ -9,7 +9,7 @@
 
 #include "ask/stages/order.h"
 #include "model/join.h"
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 
 enum {
     FEW = 24,     /* at most so many entries are sorted by insertion */

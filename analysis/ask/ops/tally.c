@@ -11,7 +11,7 @@
 #include "ask/ops/open_events.h"
 #include "ask/ops/op_stacks.h"
 #include "model/join.h"
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 #include "model/sweep/sweep.h"
 
 struct tally {

@@ -52,6 +52,15 @@ static uint32_t name_of(const struct stage_table *table, const struct selection 
     return selection_wants(chosen, name) ? name : NO_PLACE;
 }
 
+/* Nobody knows whether such a stage was open in the window, unless it began later. */
+static void count_lost_ends(const struct counting *c, const struct scope *scope)
+{
+    const struct lost_ends *lost = &c->process->lost_ends;
+    for (size_t i = 0; i < lost->count; i++)
+        c->table->unfinished += lost->stage[i].start < c->choice->window.to &&
+                                name_of(c->table, scope->chosen, lost->stage[i].name) != NO_PLACE;
+}
+
 static void begin_counting(struct counting *c, const struct scope *scope)
 {
     const struct process *p = c->process;
@@ -66,6 +75,7 @@ static void begin_counting(struct counting *c, const struct scope *scope)
     if (!c->table->exclusive) c->deep = stages_deep(&p->ranges, c->order, c->count, c->name);
     wholes_by_id(&c->whole_of, p);
     c->call_of = mem_zero(p->wholes.table.count, sizeof *c->call_of);
+    count_lost_ends(c, scope);
 }
 
 static void end(struct counting *c)
@@ -265,7 +275,7 @@ static void add_times(struct counting *c, bool alone)
             c->table->epoch++;
         }
         if (choice_stage(c->choice, at)) {
-            c->table->unfinished += (r->flags[at] & RANGE_UNFINISHED) != 0;
+            c->table->unfinished += c->name[at] != NO_PLACE && r->flags[at] & RANGE_UNFINISHED;
             count_stage(c, at);
         }
     }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 
 static const struct {
     struct slice name;

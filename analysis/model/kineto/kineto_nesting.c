@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 
 /* ---- Python functions ---- */
 

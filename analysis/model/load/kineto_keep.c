@@ -7,7 +7,7 @@
 
 #include "base/kernel_names.h"
 #include "model/kineto/kineto_ops.h"
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 
 static uint32_t name_of(void *context, struct slice name)
 {

@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "model/kineto/kineto_info.h"
 #include "model/load/name_cache.h"
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 
 /* Limits within which sums and differences fit: 73 years since 1970. */
 static const int64_t LAST_NS = (int64_t)1 << 61;

@@ -13,7 +13,7 @@
 #include "model/kineto/kineto_nesting.h"
 #include "model/kineto/kineto_ops.h"
 #include "model/load/kineto_keep.h"
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 
 /* Limits within which sums and differences fit: 36 years before the base to 73 years after it. */
 static const int64_t FIRST_NS = -((int64_t)1 << 60), LAST_NS = (int64_t)1 << 61, LONGEST_NS = (int64_t)1 << 60;

@@ -5,7 +5,7 @@
 #include "model/join.h"
 #include "model/load/load.h"
 #include "model/sweep/sweep.h"
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 #include "pattern.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* step_ranges.c - recognises ProfilerStep#N, gives such ranges of our traces the stage name ANY_STEP, folds names with
  * numbers, and sorts steps by start. */
-#include "model/step_ranges.h"
+#include "model/ranges/step_ranges.h"
 
 #include <ctype.h>
 #include <stdlib.h>
