@@ -144,6 +144,14 @@ static long clone_bare(struct tfi_bare_thread *thread, char *tls)
                             thread);
 }
 
+static void wait_begun(struct tfi_bare_thread *thread)
+{
+    struct tfi_patience patience = TFI_PATIENCE(BEGIN_MS);
+    uint64_t slice;
+    while (!__atomic_load_n(&thread->begun, __ATOMIC_ACQUIRE) && (slice = tfi_patience_slice(&patience)))
+        tfi_futex_wait_ns(&thread->begun, 0, slice);
+}
+
 bool tfi_bare_thread_start(struct tfi_bare_thread *thread, void (*run)(void *), void *data)
 {
     uint64_t all = ~0ull, before;
@@ -171,7 +179,7 @@ bool tfi_bare_thread_start(struct tfi_bare_thread *thread, void (*run)(void *), 
         tid = clone_bare(thread, here);
     }
     if (tid < 0) __atomic_store_n(&thread->alive, 0, __ATOMIC_RELEASE);
-    if (tid > 0) tfi_futex_wait(&thread->begun, 0, BEGIN_MS);
+    if (tid > 0) wait_begun(thread);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
     return tid > 0;
 }
@@ -179,12 +187,11 @@ bool tfi_bare_thread_start(struct tfi_bare_thread *thread, void (*run)(void *), 
 /* The kernel wakes the futex as one that several processes may share. */
 bool tfi_bare_thread_wait(struct tfi_bare_thread *thread, unsigned ms)
 {
-    uint64_t end = tfi_monotonic_ns() + (uint64_t)ms * 1000000, now;
+    struct tfi_patience patience = TFI_PATIENCE(ms);
     while (__atomic_load_n(&thread->alive, __ATOMIC_ACQUIRE)) {
-        if ((now = tfi_monotonic_ns()) >= end) return false;
-        struct timespec left = {.tv_sec = (time_t)((end - now) / 1000000000u),
-                                .tv_nsec = (long)((end - now) % 1000000000u)};
-        syscall(SYS_futex, &thread->alive, FUTEX_WAIT, 1, &left, NULL, 0);
+        struct timespec slice = {.tv_nsec = (long)tfi_patience_slice(&patience)};
+        if (!slice.tv_nsec) return false;
+        syscall(SYS_futex, &thread->alive, FUTEX_WAIT, 1, &slice, NULL, 0);
     }
     return true;
 }

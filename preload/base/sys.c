@@ -50,6 +50,15 @@ void tfi_futex_wake(uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
+uint64_t tfi_patience_slice(struct tfi_patience *patience)
+{
+    uint64_t now = tfi_monotonic_ns(), took = patience->asked ? now - patience->asked : 0;
+    if (took > TFI_SLICE_NS) took = TFI_SLICE_NS;
+    patience->asked = now;
+    patience->left = patience->left > took ? patience->left - took : 0;
+    return patience->left < TFI_SLICE_NS ? patience->left : TFI_SLICE_NS;
+}
+
 enum { HELD = 1, WAITED_FOR = 2, STATE = 3 };
 
 #define LONGEST_MS 1000 /* much longer than any lock is held, except during a write to a file system that hangs */
@@ -133,7 +142,7 @@ static bool acquire(struct tfi_lock *lock, unsigned ms)
     if (__atomic_compare_exchange_n(&lock->both, &free.both, held.both, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return true;
     if (__atomic_load_n(&lock->given_up, __ATOMIC_RELAXED)) ms = 0;
-    uint64_t end = tfi_monotonic_ns() + (uint64_t)ms * 1000000;
+    struct tfi_patience patience = TFI_PATIENCE(ms);
     for (;;) {
         struct tfi_lock now = {.both = __atomic_load_n(&lock->both, __ATOMIC_RELAXED)};
         bool available = (now.word & ~(uint32_t)STATE) != mine;
@@ -146,8 +155,9 @@ static bool acquire(struct tfi_lock *lock, unsigned ms)
             lock->frame = (tfi_frame){0, 0};
             return true;
         }
-        if (tfi_monotonic_ns() >= end) return false;
-        tfi_futex_wait(&lock->word, mine | WAITED_FOR, ms < 10 ? ms : 10);
+        uint64_t slice = tfi_patience_slice(&patience);
+        if (!slice) return false;
+        tfi_futex_wait_ns(&lock->word, mine | WAITED_FOR, slice);
     }
 }
 

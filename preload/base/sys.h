@@ -54,6 +54,18 @@ void tfi_futex_wait(uint32_t *word, uint32_t value, unsigned ms);
 void tfi_futex_wait_ns(uint32_t *word, uint32_t value, uint64_t ns);
 void tfi_futex_wake(uint32_t *word);
 
+/* How long a wait may still last. Its limit passes in slices: each takes off the time that it lasted, and at most
+ * TFI_SLICE_NS. A process that was stopped, or got no processor, meanwhile keeps its patience. */
+struct tfi_patience {
+    uint64_t left, asked; /* nanoseconds; tfi_monotonic_ns() of the last slice, 0: none yet */
+};
+
+#define TFI_SLICE_NS UINT64_C(10000000)
+#define TFI_PATIENCE(ms) ((struct tfi_patience){(ms)*UINT64_C(1000000), 0})
+
+/* Returns for how many nanoseconds the caller may wait before it looks and asks again; 0: the limit has passed. */
+uint64_t tfi_patience_slice(struct tfi_patience *patience);
+
 /* Ask the kernel each time, without a cache: the ids differ in a vfork child. */
 pid_t tfi_getpid(void);
 pid_t tfi_gettid(void);

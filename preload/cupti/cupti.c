@@ -55,12 +55,12 @@ static void nap(void)
 
 static bool take_token(unsigned ms)
 {
-    uint64_t end = tfi_monotonic_ms() + ms;
+    struct tfi_patience patience = TFI_PATIENCE(ms);
     for (;;) {
         uint32_t free = 0;
         if (__atomic_compare_exchange_n(&tfi_cupti->token, &free, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
             return true;
-        if (tfi_monotonic_ms() >= end) return false;
+        if (!tfi_patience_slice(&patience)) return false;
         nap();
     }
 }
@@ -325,9 +325,9 @@ static bool start_unseen(void)
 
 static void wait_started(void)
 {
-    uint64_t end = tfi_monotonic_ms() + START_MS;
+    struct tfi_patience patience = TFI_PATIENCE(START_MS);
     if (__atomic_load_n(&starter, __ATOMIC_ACQUIRE) == tfi_gettid()) return; /* called by CUPTI itself, in our start */
-    while (__atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE) == TFI_CUPTI_STARTING && tfi_monotonic_ms() < end)
+    while (__atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE) == TFI_CUPTI_STARTING && tfi_patience_slice(&patience))
         nap();
 }
 
@@ -436,8 +436,8 @@ void tfi_cupti_after_fork(void)
 /* Waits a moment for CUPTI's first request of a buffer: it may come in a thread of CUPTI's own, after the call. */
 static bool was_requested(void)
 {
-    uint64_t end = tfi_monotonic_ms() + REQUEST_MS;
-    while (!__atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE) && tfi_monotonic_ms() < end) nap();
+    struct tfi_patience patience = TFI_PATIENCE(REQUEST_MS);
+    while (!__atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE) && tfi_patience_slice(&patience)) nap();
     return __atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE);
 }
 
@@ -448,10 +448,11 @@ static void last_flush(void)
     if (!tfi_cupti->on || tfi_getpid() != started_in || !trace_gen()) return;
     if (!__atomic_compare_exchange_n(&tfi_cupti->last, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
     if (was_requested() && tfi_caller_start()) {
-        uint64_t end = tfi_monotonic_ms() + LAST_MS, now;
+        struct tfi_patience patience = TFI_PATIENCE(LAST_MS);
+        uint64_t slice;
         tfi_caller_signal();
-        while (__atomic_load_n(&tfi_cupti->last, __ATOMIC_ACQUIRE) == 1 && (now = tfi_monotonic_ms()) < end)
-            tfi_futex_wait(&tfi_cupti->last, 1, (unsigned)(end - now));
+        while (__atomic_load_n(&tfi_cupti->last, __ATOMIC_ACQUIRE) == 1 && (slice = tfi_patience_slice(&patience)))
+            tfi_futex_wait_ns(&tfi_cupti->last, 1, slice);
         if (__atomic_load_n(&tfi_cupti->last, __ATOMIC_ACQUIRE) == 1)
             tfi_log(TFI_LOG_WARN, "CUPTI did not return its last device records within %u ms; the trace may lack them",
                     LAST_MS);

@@ -111,19 +111,20 @@ void tfi_cupti_clock_refresh(void)
     if (__atomic_load_n(&foreign.on, __ATOMIC_ACQUIRE)) read_foreign(&foreign.value1, &foreign.ns1);
 }
 
-/* Reads CUPTI's clock, bracketed by the counter: the best of a few readings. */
+/* Reads CUPTI's clock, bracketed by the counter, and both by CLOCK_REALTIME: the best of a few readings. */
 static bool read_pair(struct pair *pair, uint64_t *error, uint64_t *raw, uint64_t *realtime)
 {
-    *error = UINT64_MAX;
+    uint64_t best = UINT64_MAX;
     for (int i = 0; i < 8; i++) {
-        uint64_t value = 0, before = tfi_ticks();
+        uint64_t value = 0, begin = tfi_realtime_ns(), before = tfi_ticks();
         int result = tfi_cupti_api.GetTimestamp(&value);
-        uint64_t after = tfi_ticks();
+        uint64_t after = tfi_ticks(), width = tfi_realtime_ns() - begin;
         if (result != 0 || value == 0) return false;
-        if (after - before >= *error) continue;
+        if (width >= best) continue;
+        best = width;
         *error = after - before;
         *raw = value;
-        *realtime = tfi_realtime_ns();
+        *realtime = begin + width / 2;
         pair->ticks = before + *error / 2;
     }
     return true;

@@ -331,13 +331,14 @@ static void read_aborted(uint32_t serial, uint64_t since, uint64_t id, uint32_t 
 /* Reads the frames of all Python threads, those of the calling thread first. */
 static void read_all(void)
 {
-    uint64_t self = (uint64_t)pthread_self(), end = tfi_monotonic_ms() + ABORT_MS;
+    struct tfi_patience patience = TFI_PATIENCE(ABORT_MS);
+    uint64_t self = (uint64_t)pthread_self();
     look_for_silence();
     reading = false; /* the list of threads is another one now */
     listed = tfi_other_threads(&why_not);
     const struct watched *w = find_watched(self);
     read_aborted(w ? w->serial : 0, w ? w->since : tfi_ticks(), self, (uint32_t)tfi_gettid());
-    for (uint32_t i = 0; listed && i < tfi_other_thread_count() && tfi_monotonic_ms() < end; i++) {
+    for (uint32_t i = 0; listed && i < tfi_other_thread_count() && tfi_patience_slice(&patience); i++) {
         const struct tfi_other_thread *other = tfi_other_thread(i);
         if (other->id == self) continue;
         w = find_watched(other->id);

@@ -169,11 +169,12 @@ static bool create(struct tfi_worker *worker)
 /* True if the thread has ended, which it has at most `ms` milliseconds for. */
 static bool has_ended(struct tfi_worker *worker, unsigned ms)
 {
-    uint64_t end = tfi_monotonic_ms() + ms, now;
+    struct tfi_patience patience = TFI_PATIENCE(ms);
+    uint64_t slice;
     if (!worker->calls_others) return tfi_bare_thread_wait(&worker->bare, ms);
     while (!__atomic_load_n(&worker->ended, __ATOMIC_ACQUIRE)) {
-        if ((now = tfi_monotonic_ms()) >= end) return false;
-        tfi_futex_wait(&worker->ended, 0, (unsigned)(end - now));
+        if (!(slice = tfi_patience_slice(&patience))) return false;
+        tfi_futex_wait_ns(&worker->ended, 0, slice);
     }
     return true;
 }

@@ -1,7 +1,10 @@
-/* preload_background.c - a fork waits for a background thread that only lacks a processor, and not for one that hangs. */
+/* preload_background.c - how long others wait for a background thread that lacks a processor, hangs or is stopped. */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -81,11 +84,101 @@ START_TEST(test_hanging)
 }
 END_TEST
 
+/* ---- patience ---- */
+
+/* A wait whose slices last three times as long as they should has as many of them all the same. */
+START_TEST(test_slow_slices)
+{
+    struct tfi_patience patience = TFI_PATIENCE(100), none = TFI_PATIENCE(0);
+    struct timespec slow = {.tv_nsec = 3 * TFI_SLICE_NS};
+    int slices = 0;
+    for (uint64_t ns; (ns = tfi_patience_slice(&patience)); slices++) {
+        ck_assert_uint_le(ns, TFI_SLICE_NS);
+        nanosleep(&slow, NULL);
+    }
+    ck_assert_int_eq(slices, 10);
+    ck_assert_uint_eq(tfi_patience_slice(&patience), 0);
+    ck_assert_uint_eq(tfi_patience_slice(&none), 0);
+}
+END_TEST
+
+/* Slices that end at once take off their own time only, and the wait ends nevertheless. */
+START_TEST(test_short_slices)
+{
+    struct tfi_patience patience = TFI_PATIENCE(30);
+    long slices = 0;
+    uint64_t begin = tfi_monotonic_ns();
+    while (tfi_patience_slice(&patience)) slices++;
+    ck_assert_uint_ge(tfi_monotonic_ns() - begin, 30000000);
+    ck_assert_int_ge(slices, 3);
+}
+END_TEST
+
+enum { LIMIT_MS = 1000 };
+
+static uint32_t working, waiting;
+
+static void set(uint32_t *word)
+{
+    __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+    tfi_futex_wake(word);
+}
+
+static void wait_for(uint32_t *word)
+{
+    while (!__atomic_load_n(word, __ATOMIC_ACQUIRE)) tfi_futex_wait(word, 0, 1000000);
+}
+
+/* Runs on the background thread: stops the process once its main thread waits for this one. */
+static bool stop_process(void)
+{
+    if (ended) return false;
+    set(&working);
+    wait_for(&waiting);
+    tfi_futex_wait(&released, 0, 5); /* the main thread is in its wait by then; if not, the test cannot fail */
+    kill(tfi_getpid(), SIGSTOP);
+    tfi_futex_wait(&released, 0, 50); /* as long as the end of a trace may take */
+    ended = true;
+    return false;
+}
+
+static const struct tfi_job stopping_job = {.work = stop_process}, *const stopping_jobs[] = {&stopping_job};
+
+static int stopped_child(void)
+{
+    tfi_trace_pid = tfi_getpid();
+    tfi_thread_variables_constructor();
+    tfi_background_init(stopping_jobs, 1, NULL, 0);
+    if (!tfi_background_start()) return 2;
+    wait_for(&working);
+    set(&waiting);
+    return tfi_background_stop(LIMIT_MS) ? 0 : 1;
+}
+
+/* The time in which the process is stopped does not count. */
+START_TEST(test_stopped)
+{
+    struct timespec longer = {.tv_sec = 1, .tv_nsec = 500000000};
+    int status;
+    pid_t child = fork();
+    if (child == 0) _exit(stopped_child());
+    ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
+    ck_assert(WIFSTOPPED(status));
+    nanosleep(&longer, NULL);
+    ck_assert_int_eq(kill(child, SIGCONT), 0);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = tcase_create("background");
     tcase_set_timeout(tcase, 100);
     tcase_add_test(tcase, test_busy);
     tcase_add_test(tcase, test_hanging);
+    tcase_add_test(tcase, test_slow_slices);
+    tcase_add_test(tcase, test_short_slices);
+    tcase_add_test(tcase, test_stopped);
     return unit_run(tcase);
 }
