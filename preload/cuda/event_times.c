@@ -188,6 +188,12 @@ static bool bracket(struct tfi_event_context *c, void *event, uint64_t ns[2], ui
     return result == 0;
 }
 
+static uint64_t host_shift(void)
+{
+    struct tfi_clock_pair now = tfi_clock_read();
+    return now.realtime - now.monotonic;
+}
+
 /* Renews the anchor if it is old; false if there is none at all. */
 static bool anchor(struct tfi_event_context *c)
 {
@@ -204,7 +210,7 @@ static bool anchor(struct tfi_event_context *c)
         if (!ok || ns[1] - ns[0] < 20000) break;
     }
     if (!ok) return had;
-    if (!tfi_event_times.shift) tfi_event_times.shift = tfi_realtime_ns() - tfi_monotonic_ns();
+    if (!tfi_event_times.shift) tfi_event_times.shift = host_shift();
     uint64_t middle = ns[0] + (ns[1] - ns[0]) / 2 + tfi_event_times.shift, at = middle;
     if (had && elapsed(c->anchor[c->current], c->anchor[next], &since)) {
         at = c->anchor_ns + (uint64_t)since;

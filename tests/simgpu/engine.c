@@ -190,6 +190,13 @@ static uint64_t poll(const struct op *op, uint64_t base)
     return now > base ? now : base;
 }
 
+static uint64_t record_event(const struct where *where, uint64_t base)
+{
+    uint64_t time = base > where->submitted ? base : where->submitted;
+    sim_log_event(where, time);
+    return time;
+}
+
 /* Needs the lock. Returns the end of the operation; `base` is the time at which all its predecessors have ended. */
 static uint64_t perform(const struct where *where, const struct op *op, uint64_t base)
 {
@@ -219,7 +226,7 @@ static uint64_t perform(const struct where *where, const struct op *op, uint64_t
     case OP_FREE: sim_free(op->memory.base, SIMGPU_DEVICE); return base;
     case OP_WRITE: memcpy(op->write.to, &op->write.value, op->write.size); return base;
     case OP_POLL: return poll(op, base);
-    case OP_RECORD: return base > where->submitted ? base : where->submitted;
+    case OP_RECORD: return record_event(where, base);
     default: return base;
     }
     sim_report(&a);

@@ -2,8 +2,8 @@
  *
  * `%p` in the file's name becomes the process id. Each line is one write by the bare system call, so that it survives a
  * kill and no wrapper of write() sees it. Times of calls are CLOCK_MONOTONIC; `waited` is the moment on
- * the device that the call waited for, 0 if it waited for none. Times of device work count from their
- * device's anchor, and a line for the device states the anchor in both host clocks.
+ * the device that the call waited for, 0 if it waited for none. Times of device work, and those that events record,
+ * count from their device's anchor, and a line for the device states the anchor in both host clocks.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -53,4 +53,11 @@ void sim_log_device(int device)
     sim_log("{\"t\":\"device\",\"device\":%d,\"pid\":%d,\"monotonic\":%llu,\"realtime\":%llu,\"memory\":%llu}", device,
             (int)getpid(), (unsigned long long)d->anchor, (unsigned long long)d->anchor_real,
             (unsigned long long)d->total);
+}
+
+void sim_log_event(const struct where *where, uint64_t time)
+{
+    int device = where->ctx->device;
+    sim_log("{\"t\":\"event\",\"device\":%d,\"context\":%u,\"stream\":%u,\"time\":%llu}", device, where->ctx->head.id,
+            where->stream_id, (unsigned long long)(time - sim_devices[device].anchor));
 }

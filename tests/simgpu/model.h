@@ -304,6 +304,7 @@ void sim_log_open(void);
 bool sim_logging(void);
 void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_log_device(int device);
+void sim_log_event(const struct where *where, uint64_t time);
 
 /* ---- engine.c ---- */
 void sim_point_set(struct point *to, struct point from);
