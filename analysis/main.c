@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include "advise/budget/wall.h"
+#include "ask/causes/causes.h"
 #include "ask/comm/comm_reduction.h"
 #include "ask/critical/critical.h"
 #include "ask/device/idle_gaps.h"

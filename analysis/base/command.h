@@ -43,7 +43,10 @@ enum {
     ALL = 1 << 27,          /* of an option: every command but `help` takes it */
     FILTERED = 1 << 28,     /* of a filter: every command takes it unless commands.def refuses it */
     STAGED = 1 << 29,       /* of an option: every command that takes --stage takes it */
-    SORTED = 1 << 30        /* of an option: every command that prints rows takes it unless commands.def refuses it */
+    PLACES = 1 << 30,
+    /* Of an option: every command that prints rows takes it unless commands.def refuses it. No bit is left; as takers are
+     * compared whole, it is the other two together. */
+    SORTED = FILTERED | STAGED
 };
 
 /* How a command answers by our rules or by another tool's definitions. */

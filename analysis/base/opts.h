@@ -131,7 +131,8 @@ struct options {
     bool exclusive;
     bool nodes, all, brief;
     char *overlay;
-    char *et; /* path */
+    char *topology; /* path */
+    char *et;       /* path */
     bool help, version;
     struct strings_list inputs, after; /* after: the words of a COMMAND_LINE */
 };

@@ -11,11 +11,14 @@
 #include "ask/comm/summary.h"
 #include "ask/reduction.h"
 
+struct rank_facts;
+
 struct comm_taken {
     bool has_collectives; /* by other rules none of them may count */
     struct comm_summary parts;
     struct comm_replays replays;
-    struct healths healths; /* with stages */
+    struct healths healths;   /* with stages */
+    struct rank_facts *facts; /* of ask/causes; NULL: not taken */
 };
 
 /* Both make a struct comm_taken; that of stragglers has the stage and the step of each part. */

@@ -13,6 +13,7 @@
 #include "ask/comm/late_ranks.h"
 #include "ask/comm/comm_reduction.h"
 #include "commands/ranks/comm.h"
+#include "commands/ranks/stragglers_causes.h"
 #include "write/values.h"
 
 #define FIRST_OF_HEALTH ",samples"
@@ -51,7 +52,8 @@ static void emit_late(struct emit *e, const struct names *names, const struct la
     emit_row_end(e);
 }
 
-static void emit_sums(struct emit *e, const struct comm *comm, const struct lates *lates)
+static void emit_sums(struct emit *e, const struct comm *comm, const struct lates *lates, const struct causes *causes,
+                      const struct places *places)
 {
     const struct late *most = &lates->most;
     bool known = most->rank != UNKNOWN_NUMBER;
@@ -62,7 +64,9 @@ static void emit_sums(struct emit *e, const struct comm *comm, const struct late
     emit_count(e, "collectives", lates->collectives);
     emit_count(e, "ranks", comm->job.ranks);
     emit_clocks(e, comm);
+    emit_causes(e, causes, places);
     emit_end(e);
+    if (e->format == FORMAT_TEXT) print_causes(e->out, causes, places);
 }
 
 /* Unites the sums of all chosen processes, which comm_match has left in their summaries. */
@@ -77,7 +81,8 @@ static struct healths all_healths(const struct session *session)
     return all;
 }
 
-static void emit_rows(struct session *session, const struct comm *comm, const struct lates *lates)
+static void emit_rows(struct session *session, const struct comm *comm, const struct lates *lates,
+                      const struct places *places)
 {
     const struct options *options = &session->options;
     struct healths healths = all_healths(session);
@@ -88,7 +93,11 @@ static void emit_rows(struct session *session, const struct comm *comm, const st
     if (!shown) emit_keys(&session->emit, without);
     for (size_t i = 0; i < rows; i++)
         emit_late(&session->emit, comm->job.summary.names, &lates->late[i], shown ? &healths : NULL);
-    emit_sums(&session->emit, comm, lates);
+    const struct fleet fleet = {&session->chosen, session->summary, &comm->rows, places, comm->job.runs};
+    struct causes causes;
+    causes_find(&causes, &fleet);
+    emit_sums(&session->emit, comm, lates, &causes, places);
+    causes_free(&causes);
     free(without);
     health_free(&healths);
 }
@@ -98,15 +107,26 @@ void cmd_stragglers(struct session *session)
     const struct options *options = &session->options;
     struct comm comm;
     struct lates lates;
-    if (!session_ask(session, STYLE_TABLE)) return;
+    struct places places;
+    if (!places_read(&places, options->topology)) {
+        places_free(&places);
+        session->status = STATUS_USAGE;
+        return;
+    }
+    if (!session_ask(session, STYLE_TABLE)) {
+        places_free(&places);
+        return;
+    }
+    places_complete(&places, &session->chosen);
     comm_match(&comm, session, NULL);
     lates_make(&lates, &comm.rows, comm.job.summary.names);
-    emit_rows(session, &comm, &lates);
+    emit_rows(session, &comm, &lates, &places);
     comm_say(&comm);
     if (comm.rows.count && !lates.collectives)
         complain(NULL, "no all_reduce, all_gather, reduce_scatter, all_to_all or barrier is matched on two ranks, so "
                        "lateness is unknown");
     session_end(session, comm.rows.count || !is_filtered(options));
     lates_free(&lates);
+    places_free(&places);
     comm_end(&comm);
 }
