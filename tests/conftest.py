@@ -14,6 +14,7 @@ or follows from its parameters: an older interpreter, a large trace. Tests that 
 in one xdist group.
 """
 
+import faulthandler
 import gc
 import json
 import os
@@ -122,6 +123,16 @@ def without_start(rows):
     return [row for row in rows if row['stage'] != '(start-up)']
 
 
+def rest_of(process):
+    """What a killed process wrote, in part where another process, which had left its group, still holds the pipes."""
+    try:
+        return process.communicate(timeout=10)
+    except subprocess.TimeoutExpired as e:
+        for pipe in (process.stdout, process.stderr):
+            pipe.close()
+        return [text.decode(errors='replace') if isinstance(text, bytes) else text or '' for text in (e.stdout, e.stderr)]
+
+
 def execute(command, env=None, cwd=None, timeout=COMMAND_TIMEOUT, stdin=None):
     """Runs a command in its own process group, which a timeout kills; returns rc, out and err (text).
 
@@ -137,7 +148,7 @@ def execute(command, env=None, cwd=None, timeout=COMMAND_TIMEOUT, stdin=None):
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        out, err = process.communicate()
+        out, err = rest_of(process)
         if isinstance(e, subprocess.TimeoutExpired):
             pytest.fail(f'{command} did not end within {timeout} s\nstdout: {out[-2000:]}\nstderr: {err[-2000:]}')
         raise
@@ -207,6 +218,7 @@ def exported(trace, analyze):
 # ---- the rules ----
 
 def pytest_configure(config):
+    config._tfi_stderr = os.fdopen(os.dup(2), 'w')  # not captured
     for marker, meaning in MARKERS.items():
         config.addinivalue_line('markers', f'{marker}: {meaning}')
     # Under nohup and in a script's background these signals are ignored, and child processes would inherit that. A
@@ -384,6 +396,14 @@ def judge(report):
         why = refused(skip_reason(report))
     if why:
         report.outcome, report.longrepr = 'failed', why
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """pytest-timeout interrupts a test once. If what follows hangs too, this ends the worker, and xdist starts another one."""
+    faulthandler.dump_traceback_later(item.get_closest_marker('timeout').args[0] + 120, exit=True, file=item.config._tfi_stderr)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -20,25 +20,42 @@ class Interpreter:
     """Runs commands as execute() of conftest does; the first word of a command is ignored."""
 
     def __init__(self, python, directory, env):
-        self.directory, self.env = Path(directory), env
-        self.process = subprocess.Popen([python, __file__], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        start_new_session=True)
+        self.python, self.directory, self.env, self.process = python, Path(directory), env, None
 
     def run(self, command, env=None, cwd=None, imports=()):
         """`imports` are modules that the interpreter imports before it forks, and keeps."""
         out, err = self.directory / 'out', self.directory / 'err'
         line = {'command': [*map(str, command[1:])], 'env': {k: str(v) for k, v in (self.env if env is None else env).items()},
                 'cwd': str(cwd or self.directory), 'out': str(out), 'err': str(err), 'imports': list(imports)}
-        print(json.dumps(line), file=self.process.stdin, flush=True)
-        status = int(self.process.stdout.readline())
+        if not self.process:
+            self.process = subprocess.Popen([self.python, __file__], env=self.env, text=True, stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, start_new_session=True)
+        try:
+            print(json.dumps(line), file=self.process.stdin, flush=True)
+            status = int(self.process.stdout.readline())
+        except BaseException:  # a test that no longer waits: the next one would get this script's status
+            self.kill()
+            raise
         return SimpleNamespace(rc=status, out=out.read_text(errors='replace'), err=err.read_text(errors='replace'))
 
+    def kill(self):
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            try:
+                pipe.close()
+            except OSError:
+                pass
+        self.process = None
+
     def end(self):
+        if not self.process:
+            return
+        self.process.stdin.close()
         try:
-            self.process.communicate(timeout=5)
+            self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:  # a script that a test no longer waits for
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.communicate()
+            self.kill()
 
 
 def play(command):
