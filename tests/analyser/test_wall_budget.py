@@ -13,6 +13,8 @@ import pytest
 
 import kineto
 from conftest import ROOT, TRACES, clean_environment, execute, short_form
+from small_traces import clock_chunk
+from tfr import Writer, rec
 
 LEAVES = (ROOT / 'analysis/advise/budget/leaves.def').read_text()
 PATHS = {leaf: (device, host) for leaf, device, host in re.findall(r'^LEAF\((\w+), "([^"]+)", (?:NULL|"([^"]+)")', LEAVES, re.M)}
@@ -157,3 +159,21 @@ def test_each_part(tfanalyze, shared_traces, name, options, stage):
     assert rows == {(s, PATHS[leaf][0]): time for s, leaves in expected.items() for leaf, time in leaves.items()} and rows
     assert whole['totals']['wall_us'] > budget['totals']['wall_us'] == pytest.approx(sum(rows.values()) / 1000)
     assert budget['schema'] == 1 and {row['stage'] for row in whole['rows']} == {None}
+
+
+UNREADABLE, FOREIGN, NO_PYTHON = 4, 16, 8
+WAITS, MS = 202 + 1, 10 ** 6  # futex
+
+
+@pytest.mark.parametrize('flags, leaf', [(UNREADABLE, 'Python'), (NO_PYTHON, 'waiting/system call'), (FOREIGN, 'waiting/system call')])
+def test_a_running_thread_whose_stack_could_not_be_read_runs_python(tmp_path, tfanalyze, flags, leaf):
+    """Else the wait of a thread for a busy one looked like the cause of all."""
+    w = Writer(pid=7)
+    clock_chunk(w, [(0, 0, 10 ** 18)])
+    busy = [rec('sample', tid=8, time=(10 * i + 1) * MS, duration=10 * MS, cpu=10 * MS, looks=1, flags=flags) for i in range(10)]
+    waits = [rec('sample', tid=7, time=MS, duration=100 * MS, call=WAITS, looks=10, flags=UNREADABLE)]
+    w.chunk(sorted(busy + waits, key=lambda r: r.values['time']), thread=1, tid=7)
+    w.footer()
+    w.save(tmp_path / 'rank0.h.7.tfr')
+    (budget,) = ask(tfanalyze, 'budget', tmp_path)
+    assert {row['leaf']: row['us'] for row in budget['rows']} == {leaf: 100000.0}

@@ -153,6 +153,13 @@ static void watch_start(struct watching *w)
     for (size_t i = 0; i < s->phases; i++) add_moment(w, LEAF_COMPILE, s->phase[i].start, s->phase[i].end);
 }
 
+/* True if the interpreter knew that the thread was in Python code, even where its stack could not be read. */
+static bool is_in_python(const struct looks *looks, size_t look)
+{
+    return looks->stack[look] != NAME_NONE ||
+           (looks->flags[look] & (TFI_SAMPLED_UNREADABLE | TFI_SAMPLED_FOREIGN)) == TFI_SAMPLED_UNREADABLE;
+}
+
 /* A thread that was on a processor for half of a sampled period worked in it. Of those that wait only the first one says
  * what the program waits for: the others may wait for work. */
 static void watch_samples(struct watching *w)
@@ -160,7 +167,7 @@ static void watch_samples(struct watching *w)
     const struct looks *l = &w->process->looks;
     for (size_t i = 0; i < l->table.count; i++) {
         bool works = 2 * l->cpu[i] >= l->end[i] - l->start[i] || !l->call[i]; /* or wants to */
-        if (works && l->stack[i] != NAME_NONE) add_moment(w, LEAF_PYTHON, l->start[i], l->end[i]);
+        if (works && is_in_python(l, i)) add_moment(w, LEAF_PYTHON, l->start[i], l->end[i]);
         else if (!works && l->tid[i] == (uint32_t)w->process->pid) add_moment(w, LEAF_SYSTEM, l->start[i], l->end[i]);
     }
 }
