@@ -25,6 +25,7 @@ ON_DRIVER = ('pageable-copies', 'small-copies', 'small-grids', 'allocator-churn'
 ON_DEVICE = ('cpu-operators', 'no-matrix-engines', 'memory-limit')
 IN_ALL = ('start-up', 'recording-cost')  # what every short run has, with many operators: tests of their own
 NOTES = ('needless-autograd', 'first-call')  # their finding promises no time
+CLEAN = {'numpy_work': 10, 'hashing': 30, 'read_ahead': 24, 'gelu': 60}  # {pipeline of clean.py: how often it does its work}
 GPU = BUILD / 'simgpu'
 
 

@@ -37,6 +37,15 @@ def test_a_fault_on_the_cpu(tfanalyze, lib, python, tmp_path, rule):
     assert rule not in ids(found['good'])
 
 
+@pytest.mark.parametrize('name, count', planted.CLEAN.items())
+def test_a_clean_pipeline(tfanalyze, lib, python, tmp_path, name, count):
+    """Native code without the interpreter's lock, files that are read ahead and single operators are no findings."""
+    result, run = planted.record(python, lib, [planted.program('clean'), name, str(count)], tmp_path, {'TFI_ACTIVITIES': 'cpu,ops,io'})
+    assert result.rc == 0, result.err
+    _, found = planted.advice(tfanalyze, run)
+    assert ids(found, notes=False) == []
+
+
 @pytest.fixture(scope='module')
 def loop(tfanalyze, lib, python, tmp_path_factory):
     result, run = planted.record(python, lib, [planted.program('faults'), 'python-loop', 'bad'], tmp_path_factory.mktemp('loop'), {'TFI_WITH_STACK': '1'})

@@ -10,6 +10,7 @@
 #include "ask/stages/order.h"
 #include "ask/stages/start_times.h"
 #include "ask/steps/step_parts.h"
+#include "base/sets/measure.h"
 #include "model/join.h"
 #include "model/kineto/kineto_comm.h"
 
@@ -137,12 +138,16 @@ static void watch_ranges(struct watching *w)
     }
 }
 
+static bool is_file_call(const struct ios *ios, size_t io)
+{
+    return ios->of_name[ios->function[io]].kind != IO_PROCESS && ios->sum[io] == IO_ONE_CALL;
+}
+
 static void watch_files(struct watching *w)
 {
     const struct ios *ios = &w->process->ios;
     for (size_t i = 0; i < ios->table.count; i++)
-        if (ios->of_name[ios->function[i]].kind != IO_PROCESS && ios->sum[i] == IO_ONE_CALL)
-            add_moment(w, LEAF_FILE_IO, ios->start[i], ios->end[i]);
+        if (is_file_call(ios, i)) add_moment(w, LEAF_FILE_IO, ios->start[i], ios->end[i]);
 }
 
 static void watch_start(struct watching *w)
@@ -160,16 +165,58 @@ static bool is_in_python(const struct looks *looks, size_t look)
            (looks->flags[look] & (TFI_SAMPLED_UNREADABLE | TFI_SAMPLED_FOREIGN)) == TFI_SAMPLED_UNREADABLE;
 }
 
+/* A thread's periods of Python, and its calls on files. */
+struct own_time {
+    struct intervals python, files;
+};
+
+static uint32_t tid_of(const struct process *p, uint32_t serial)
+{
+    const struct thread *thread = find_thread(p, serial);
+    return thread ? thread->tid : 0;
+}
+
+/* Python's time is that of threads that are in no call on a file: then such a call of another thread delays nothing. */
+static void add_python(struct watching *w, struct own_time *own)
+{
+    intervals_merge(&own->python);
+    intervals_merge(&own->files);
+    struct intervals outside = intervals_without(&own->python, &own->files);
+    for (size_t i = 0; i < outside.count; i++)
+        add_moment(w, LEAF_PYTHON, outside.interval[i].start, outside.interval[i].end);
+    intervals_free(&outside);
+    intervals_free(&own->python);
+    intervals_free(&own->files);
+}
+
 /* A thread that was on a processor for half of a sampled period worked in it. Of those that wait only the first one says
  * what the program waits for: the others may wait for work. */
 static void watch_samples(struct watching *w)
 {
     const struct looks *l = &w->process->looks;
+    const struct ios *ios = &w->process->ios;
+    struct map place = {0};
+    struct own_time *own = NULL;
+    size_t count = 0, capacity = 0;
     for (size_t i = 0; i < l->table.count; i++) {
         bool works = 2 * l->cpu[i] >= l->end[i] - l->start[i] || !l->call[i]; /* or wants to */
-        if (works && is_in_python(l, i)) add_moment(w, LEAF_PYTHON, l->start[i], l->end[i]);
-        else if (!works && l->tid[i] == (uint32_t)w->process->pid) add_moment(w, LEAF_SYSTEM, l->start[i], l->end[i]);
+        if (!works && l->tid[i] == (uint32_t)w->process->pid) add_moment(w, LEAF_SYSTEM, l->start[i], l->end[i]);
+        if (!works || !is_in_python(l, i)) continue;
+        uint32_t at = map_get(&place, l->tid[i]);
+        if (at == MAP_NONE) {
+            map_put(&place, l->tid[i], at = (uint32_t)count);
+            own = mem_grow(own, &capacity, count + 1, sizeof *own);
+            own[count++] = (struct own_time){0};
+        }
+        intervals_add_merging(&own[at].python, l->start[i], l->end[i]);
     }
+    for (size_t i = 0; i < ios->table.count && count; i++) {
+        uint32_t at = is_file_call(ios, i) ? map_get(&place, tid_of(w->process, ios->thread[i])) : MAP_NONE;
+        if (at != MAP_NONE) intervals_add_merging(&own[at].files, ios->start[i], ios->end[i]);
+    }
+    for (size_t i = 0; i < count; i++) add_python(w, &own[i]);
+    map_free(&place);
+    free(own);
 }
 
 /* ---- windows ---- */

@@ -46,7 +46,7 @@ struct wall {
     int64_t first, last; /* of our traces, whose time is one piece; first is above last: none */
     struct intervals
         happens[NR_LEAVES];     /* merged: when each leaf's events happen, exclusive of nothing; empty once divided */
-    struct intervals explained; /* likewise, where there are samples: when anything above Python happens */
+    struct intervals explained; /* likewise, where there are samples: what these need not explain */
     struct intervals loading;   /* set by walls_collect: when a thread waits for a DataLoader */
     struct wall_part *part;     /* the first one is the whole rank unless --stage or --step is given */
     size_t parts, part_capacity;

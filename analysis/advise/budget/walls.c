@@ -137,6 +137,16 @@ static struct wall unite_rank(struct wall *of, size_t count)
 
 /* ---- leaves ---- */
 
+/* Sets what samples need not explain: the moments above Python, and those of calls on files in which nothing runs Python. */
+static void explain(struct wall *wall, const struct intervals *above)
+{
+    const struct intervals *python = &wall->happens[LEAF_PYTHON];
+    if (!python->count && !wall->happens[LEAF_SYSTEM].count) return;
+    struct intervals files = intervals_without(&wall->happens[LEAF_FILE_IO], python);
+    wall->explained = intervals_union(above, &files);
+    intervals_free(&files);
+}
+
 /* Gives to each leaf in the order what the union of the leaves up to it has more than the union up to the one before. */
 static void divide(struct wall *wall)
 {
@@ -150,8 +160,7 @@ static void divide(struct wall *wall)
     for (size_t i = 0; i < wall->parts + wall->has_all; i++)
         wall->part[i].total = wall->part[i].time[LEAF_UNKNOWN] = intervals_total(&wall->part[i].window);
     for (size_t n = 0; n < count; n++) {
-        if (order[n] == LEAF_PYTHON && wall->happens[LEAF_PYTHON].count + wall->happens[LEAF_SYSTEM].count)
-            wall->explained = intervals_union(&all, &none);
+        if (order[n] == LEAF_PYTHON) explain(wall, &all);
         unite_sets(&all, &wall->happens[order[n]]);
         measure_init(&measure, &all);
         for (size_t i = 0; i < wall->parts + wall->has_all; i++) {

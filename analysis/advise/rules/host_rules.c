@@ -164,10 +164,14 @@ void judge_own_cost(struct rule_facts *j, const struct rule *rule)
 
 /* ---- samples ---- */
 
-/* Time of a rank by the innermost line of the program under which it went, working or waiting. */
+/* What a thread did: it ran Python code, or native code without the interpreter's lock, or it waited. */
+enum line_does { RUNS_PYTHON, RUNS_NATIVE, WAITS };
+
+/* Time of a rank by the innermost line of the program under which it went. */
 struct line_time {
-    uint32_t frame, waits; /* the key */
-    uint32_t inner;        /* the innermost frame of all that most of the time has, if one has more than half */
+    uint32_t frame;
+    enum line_does does; /* both are the key */
+    uint32_t inner;      /* the innermost frame of all that most of the time has, if one has more than half */
     int64_t time, votes, longest;
     size_t samples;
     size_t look; /* of the longest period */
@@ -196,13 +200,21 @@ static bool is_own_frame(const struct rule_facts *j, uint32_t text)
     return frame_has(j, text, "\t");
 }
 
+static enum line_does does(const struct line_times *lines, const struct sampled *s)
+{
+    const struct looks *l = &lines->process->looks;
+    if (2 * s->cpu < s->wall && l->call[s->look]) return WAITS;
+    bool locks = l->flags[s->look] & (TFI_SAMPLED_HOLDS | TFI_SAMPLED_WANTS);
+    return locks ? RUNS_PYTHON : RUNS_NATIVE;
+}
+
 static void add_look(void *context, const struct sampled *s)
 {
     struct line_times *lines = context;
     const struct looks *l = &lines->process->looks;
     const struct names *names = &lines->j->chosen->model->names;
     uint32_t stack = l->stack[s->look], own = NAME_NONE;
-    bool waits = 2 * s->cpu < s->wall && l->call[s->look], looped = false;
+    bool looped = false;
     int64_t known = measure_between(&lines->explained, l->start[s->look], l->end[s->look]);
     int64_t weight = s->weight - MIN(s->weight, known);
     if (stack == NAME_NONE || weight <= 0 || l->flags[s->look] & TFI_SAMPLED_IMPORT) return;
@@ -217,8 +229,9 @@ static void add_look(void *context, const struct sampled *s)
     if (lines->coroutines && (!looped || own == NAME_NONE)) return;
     if (own == NAME_NONE) own = stack_frame(names, stack, depth - 1);
     const struct {
-        uint32_t frame, waits;
-    } key = {own, waits};
+        uint32_t frame;
+        enum line_does does;
+    } key = {own, does(lines, s)};
     struct line_time *line = keyed_row(&lines->keyed, &key, sizeof key, sizeof *line);
     line->time = add_ns(line->time, weight);
     line->samples++;
@@ -246,12 +259,12 @@ static void collect_lines(struct line_times *lines, struct rule_facts *j, const 
 }
 
 /* Returns the line with the most time; NULL: none, or too few samples tell: the share of ten is known to a third. */
-static const struct line_time *heaviest_of(const struct line_times *lines, bool waits)
+static const struct line_time *heaviest_of(const struct line_times *lines, enum line_does does)
 {
     enum { LEAST_SAMPLES = 10 };
     const struct line_time *most = NULL;
     for (size_t i = 0; i < lines->count; i++)
-        if (lines->row[i].waits == waits && (!most || lines->row[i].time > most->time)) most = &lines->row[i];
+        if (lines->row[i].does == does && (!most || lines->row[i].time > most->time)) most = &lines->row[i];
     return most && most->samples >= LEAST_SAMPLES ? most : NULL;
 }
 
@@ -288,34 +301,69 @@ static bool is_said(const struct rule_facts *j, const struct rank_facts *rank, u
     return false;
 }
 
+/* Says what the heaviest line does, in words that the caller frees. */
+static char *line_words(const struct rule_facts *j, const struct line_time *most, bool coroutines, const char *wait)
+{
+    char *own = frame_words(j, most->frame), *inner = frame_words(j, most->inner);
+    const char *in = wait ? " in " : "";
+    wait = wait ? wait : "";
+    char *words = coroutines            ? string_format("%s blocks the event loop%s%s", own, in, wait)
+                  : most->does == WAITS ? string_format("%s waits%s%s", own, in, wait)
+                                        : string_format("%s works, most of it in %s", own, inner);
+    free(own);
+    free(inner);
+    return words;
+}
+
+static void add_line(struct rule_facts *j, struct finding *f, const struct line_time *most)
+{
+    char *own = frame_words(j, most->frame), *inner = frame_words(j, most->inner);
+    set_frame(j, f, most->frame);
+    add_evidence(
+        f, string_format("%zu samples under %s: %.3f ms, most of it in %s", most->samples, own, ms(most->time), inner),
+        "hotspots");
+    free(own);
+    free(inner);
+}
+
 /* `coroutines`: only what runs in an event loop, which waits for nothing else meanwhile. */
-static void judge_lines(struct rule_facts *j, const struct rule *rule, bool waits, bool coroutines, unsigned leaves)
+static void judge_lines(struct rule_facts *j, const struct rule *rule, enum line_does does, bool coroutines,
+                        unsigned leaves)
 {
     for (size_t r = 0; r < j->ranks; r++) {
         struct rank_facts *rank = &j->rank[r];
         struct line_times lines = {.coroutines = coroutines};
         char room[24];
         collect_lines(&lines, j, rank);
-        const struct line_time *most = heaviest_of(&lines, waits);
-        const char *wait = most && waits ? sampled_wait(&most->process->looks, most->look, room) : NULL;
+        const struct line_time *most = heaviest_of(&lines, does);
+        const char *wait = most && does == WAITS ? sampled_wait(&most->process->looks, most->look, room) : NULL;
         bool polls = wait && (strstr(wait, "poll") || strcmp(wait, "select") == 0);
         bool idles = polls && (coroutines || frame_has(j, most->inner, "selectors.py"));
         if (most && !idles && !is_said(j, rank, most->frame)) {
-            char *own = frame_words(j, most->frame), *inner = frame_words(j, most->inner);
-            char *words = coroutines
-                              ? string_format("%s blocks the event loop%s%s", own, wait ? " in " : "", wait ? wait : "")
-                          : waits ? string_format("%s waits%s%s", own, wait ? " in " : "", wait ? wait : "")
-                                  : string_format("%s works, most of it in %s", own, inner);
-            struct finding *f = claim(j, rule, rank, leaves, most->time, words);
-            if (f) {
-                set_frame(j, f, most->frame);
-                add_evidence(f,
-                             string_format("%zu samples under %s: %.3f ms, most of it in %s", most->samples, own,
-                                           ms(most->time), inner),
-                             "hotspots");
-            }
+            struct finding *f = claim(j, rule, rank, leaves, most->time, line_words(j, most, coroutines, wait));
+            if (f) add_line(j, f, most);
+        }
+        keyed_free(&lines.keyed);
+    }
+}
+
+/* Native code without the lock does its work: it is worth a note, because nobody knows whether it has to. */
+static void note_native_lines(struct rule_facts *j, const struct rule *rule)
+{
+    for (size_t r = 0; r < j->ranks; r++) {
+        struct rank_facts *rank = &j->rank[r];
+        struct line_times lines = {0};
+        collect_lines(&lines, j, rank);
+        const struct line_time *most = heaviest_of(&lines, RUNS_NATIVE);
+        if (most && !is_said(j, rank, most->frame) && percent(most->time, rank->work) >= rule->least) {
+            char *own = frame_words(j, most->frame);
+            add_line(j,
+                     remark(j, rule, rank, SEVERITY_NOTE,
+                            string_format("%.3f ms, %.1f %% of the work: %s runs native code without the "
+                                          "interpreter's lock",
+                                          ms(most->time), percent(most->time, rank->work), own)),
+                     most);
             free(own);
-            free(inner);
         }
         keyed_free(&lines.keyed);
     }
@@ -323,18 +371,19 @@ static void judge_lines(struct rule_facts *j, const struct rule *rule, bool wait
 
 void judge_coroutine(struct rule_facts *j, const struct rule *rule)
 {
-    judge_lines(j, rule, true, true,
+    judge_lines(j, rule, WAITS, true,
                 LEAF_BIT(LEAF_PYTHON) | LEAF_BIT(LEAF_SYSTEM) | LEAF_BIT(LEAF_UNKNOWN) | LEAF_BIT(LEAF_FILE_IO));
 }
 
 void judge_python_line(struct rule_facts *j, const struct rule *rule)
 {
-    judge_lines(j, rule, false, false, LEAF_BIT(LEAF_PYTHON) | LEAF_BIT(LEAF_UNKNOWN));
+    judge_lines(j, rule, RUNS_PYTHON, false, LEAF_BIT(LEAF_PYTHON) | LEAF_BIT(LEAF_UNKNOWN));
+    note_native_lines(j, rule);
 }
 
 void judge_system_call(struct rule_facts *j, const struct rule *rule)
 {
-    judge_lines(j, rule, true, false, LEAF_BIT(LEAF_SYSTEM) | LEAF_BIT(LEAF_UNKNOWN));
+    judge_lines(j, rule, WAITS, false, LEAF_BIT(LEAF_SYSTEM) | LEAF_BIT(LEAF_UNKNOWN));
 }
 
 /* ---- filters of TorchFX ---- */

@@ -58,18 +58,43 @@ static void add_host_operators(struct rule_facts *j, struct finding *f, const st
                  "ops --group-by name,shapes");
 }
 
+/* Names the leaf, and of work that computes the operators. */
+static void explain_leaf(struct rule_facts *j, struct finding *f, const struct rank_facts *rank, enum leaf leaf)
+{
+    bool computes = LEAF_BIT(leaf) & COMPUTING;
+    add_evidence(f, string_format("leaf `%s`: %.3f ms", leaf_rows[leaf].path[rank->device], ms(rank->part->time[leaf])),
+                 "budget");
+    if (computes && rank->device) add_launchers(j, f, leaf);
+    else if (computes) add_host_operators(j, f, rank, leaf);
+}
+
 void judge_leaf(struct rule_facts *j, const struct rule *rule)
 {
     struct rank_facts *rank = worst_rank(j, rule->leaf);
-    const char *path = leaf_rows[rule->leaf].path[rank->device];
     int64_t time = rank->left[rule->leaf];
-    if (!path) return;
+    if (!leaf_rows[rule->leaf].path[rank->device]) return;
     struct finding *f = claim(j, rule, rank, LEAF_BIT(rule->leaf), time, string_format("%s", rule->finding));
-    if (!f) return;
-    add_evidence(f, string_format("leaf `%s`: %.3f ms", path, ms(rank->part->time[rule->leaf])), "budget");
-    bool computes = LEAF_BIT(rule->leaf) & COMPUTING;
-    if (computes && rank->device) add_launchers(j, f, rule->leaf);
-    else if (computes) add_host_operators(j, f, rank, rule->leaf);
+    if (f) explain_leaf(j, f, rank, rule->leaf);
+}
+
+/* Elementwise work of a rank that stands in chains; one operator between two products has nothing to be fused with. */
+static int64_t chained(const struct rank_facts *rank)
+{
+    return MIN(rank->facts.chains.time, rank->left[LEAF_ELEMENTWISE]);
+}
+
+void judge_chains(struct rule_facts *j, const struct rule *rule)
+{
+    struct rank_facts *rank = &j->rank[0];
+    for (size_t i = 1; i < j->ranks; i++)
+        if (percent(chained(&j->rank[i]), j->rank[i].work) > percent(chained(rank), rank->work)) rank = &j->rank[i];
+    const struct chains *chains = &rank->facts.chains;
+    struct finding *f =
+        claim(j, rule, rank, LEAF_BIT(LEAF_ELEMENTWISE), chained(rank),
+              string_format("elementwise work in %llu chains, which memory bounds: %.1f %s each",
+                            (unsigned long long)chains->count, (double)chains->links / (double)MAX(chains->count, 1u),
+                            rank->device ? "kernels" : "operators"));
+    if (f) explain_leaf(j, f, rank, LEAF_ELEMENTWISE);
 }
 
 /* True if another rule has a finding about the operator. */

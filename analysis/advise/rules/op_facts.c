@@ -19,7 +19,7 @@ struct happening {
 struct open_op {
     const struct happening *of;
     int64_t inside; /* time of what is in it */
-    bool launches;
+    bool launches, has_operators;
 };
 
 struct op_pass {
@@ -34,6 +34,8 @@ struct op_pass {
     size_t opens, open_capacity;
     int64_t soon;    /* the end of the last outermost operator of the thread */
     size_t last_row; /* its row + 1; 0: none */
+    struct chain chain;
+    struct map leaf_of; /* by name of an operator */
 };
 
 enum { SOON_NS = 300000, LONG_NS = 500000 };
@@ -139,6 +141,15 @@ static void add_sequence(struct op_facts *facts, int64_t sequence)
     facts->has_nodes = true;
 }
 
+/* Views and the like do not end a chain. */
+static void add_to_chain(struct op_pass *pass, const struct happening *h)
+{
+    uint32_t leaf = map_get(&pass->leaf_of, h->name);
+    if (leaf == MAP_NONE) map_put(&pass->leaf_of, h->name, leaf = operator_leaf(names_get(pass->names, h->name)));
+    if (leaf == LEAF_OTHER) return;
+    chain_go_on(&pass->facts->chains, &pass->chain, (enum leaf)leaf, h->name, h->end - h->start);
+}
+
 static void end_operator(struct op_pass *pass, const struct open_op *op)
 {
     const struct happening *h = op->of;
@@ -160,6 +171,7 @@ static void end_operator(struct op_pass *pass, const struct open_op *op)
     pass->facts->has_types |= detail->types != NAME_NONE;
     if (detail->sequence >= 0 && !detail->forward_thread) add_sequence(pass->facts, detail->sequence);
     pass->facts->backward += detail->forward_thread != 0;
+    if (!op->has_operators && !pass->process->works.table.count) add_to_chain(pass, h);
     if (pass->opens) return;
     fact->outermost++;
     fact->outer = add_ns(fact->outer, time);
@@ -174,6 +186,7 @@ static void end_last(struct op_pass *pass)
         struct open_op *around = &pass->open[pass->opens - 1];
         around->inside = add_ns(around->inside, op.of->end - op.of->start);
         around->launches |= op.launches || op.of->is_call;
+        around->has_operators |= !op.of->is_call;
     }
     if (op.of->is_call) end_call(pass, op.of);
     else end_operator(pass, &op);
@@ -201,11 +214,15 @@ void op_facts_add(struct op_facts *facts, const struct scope *scope, const struc
     for (size_t i = 0; i < pass.count; i++) {
         if (i && pass.happening[i].thread != pass.happening[i - 1].thread) {
             while (pass.opens) end_last(&pass);
+            chain_end(&facts->chains, &pass.chain);
             pass.last_row = 0;
         }
         begin_happening(&pass, &pass.happening[i]);
     }
     while (pass.opens) end_last(&pass);
+    chain_end(&facts->chains, &pass.chain);
+    chains_add_kernels(&facts->chains, scope, part);
+    map_free(&pass.leaf_of);
     intervals_free(&pass.busy);
     free(pass.happening);
     free(pass.open);

@@ -7,6 +7,7 @@
 #define TFA_OP_FACTS_H
 
 #include "advise/budget/wall.h"
+#include "advise/rules/chains.h"
 #include "base/sets/rows_by_key.h"
 
 struct op_fact {
@@ -35,6 +36,7 @@ struct op_facts {
     struct {
         KEYED_ROWS(struct sync_fact);
     } syncs;
+    struct chains chains;          /* of kernels; of a process without device work of operators */
     int64_t own;                   /* of all operators */
     uint64_t calls, backward;      /* backward: operators of autograd's backward pass */
     int64_t first_node, last_node; /* numbers of autograd's nodes */

@@ -82,7 +82,7 @@ bool counts_for(const struct rule_facts *j, const struct process *process, const
 /* The name of a fact's operator. */
 const char *named(const struct rule_facts *j, uint32_t name);
 
-judge judge_leaf, judge_weakest;
+judge judge_leaf, judge_chains, judge_weakest;
 judge judge_loop, judge_sync, judge_double, judge_autograd, judge_conversions, judge_attention, judge_host_operators;
 judge judge_alignment, judge_engines, judge_grids, judge_pageable, judge_small_copies;
 judge judge_late_work, judge_late_speed, judge_late_host, judge_small_collectives, judge_clocks;

@@ -59,3 +59,17 @@ struct intervals intervals_common(const struct intervals *a, const struct interv
     }
     return common;
 }
+
+struct intervals intervals_without(const struct intervals *a, const struct intervals *b)
+{
+    struct intervals rest = {0};
+    for (size_t i = 0; i < a->count; i++) {
+        int64_t start = a->interval[i].start, end = a->interval[i].end;
+        for (size_t k = intervals_after(b, start); k < b->count && b->interval[k].start < end; k++) {
+            intervals_add(&rest, start, MAX(start, b->interval[k].start));
+            start = MIN(b->interval[k].end, end);
+        }
+        intervals_add(&rest, start, end);
+    }
+    return rest;
+}

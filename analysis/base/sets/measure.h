@@ -21,5 +21,7 @@ int64_t measure_between(const struct measure *measure, int64_t start, int64_t en
 int64_t measure_overlap(const struct measure *measure, const struct intervals *other);
 /* Returns the part of merged `a` that lies in merged `b`, as a new merged set. */
 struct intervals intervals_common(const struct intervals *a, const struct intervals *b);
+/* The same of the part that lies outside `b`. */
+struct intervals intervals_without(const struct intervals *a, const struct intervals *b);
 
 #endif
