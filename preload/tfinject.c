@@ -141,9 +141,9 @@ void tfi_before_fork(void)
 
 void tfi_after_fork_parent(void)
 {
-    tfi_background_after_fork();
     tfi_sampler_after_fork();
     tfi_nvml_after_fork();
+    tfi_background_after_fork();
     tfi_cupti_after_fork();
 }
 

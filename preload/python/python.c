@@ -31,6 +31,7 @@
 #include "record/background.h"
 #include "record/clock.h"
 #include "record/log.h"
+#include "record/worker.h"
 
 #define FILE_INPUT 257 /* Py_file_input */
 #define FASTCALL 0x80  /* METH_FASTCALL */
@@ -42,13 +43,16 @@ static enum { WAITING, RUNNING, DONE } state;
 static PyObject *namespace;
 static void (*uncaught_function)(PyObject *args); /* atomic */
 static void (*started_function)(void);            /* called once the interpreter runs */
-static pid_t runs_in;                             /* the process in which started_function was called */
-static bool forked;                               /* the background thread is to be started again */
-static PyObject *forking;                  /* the frame that called os.fork(); not to be used but for comparison */
-static PyObject *awaited, *await_function; /* names of modules; called with one whose import begins */
-static bool here;                          /* this process has an interpreter */
-static bool late;                          /* it was running before this library was loaded */
-static void *interpreter;                  /* owner of these objects */
+static PyObject *awaited, *await_function;        /* names of modules; called with one whose import begins */
+static bool here;                                 /* this process has an interpreter */
+static bool late;                                 /* it was running before this library was loaded */
+static void *interpreter;                         /* owner of these objects */
+
+/* A call of os.fork() that was not seen to have returned. */
+static struct {
+    PyObject *frame; /* its caller's, not to be used but for comparison; NULL: there is no call */
+    int64_t place;   /* its instruction there */
+} forking;
 
 /* ---- the shim ---- */
 
@@ -168,7 +172,6 @@ void tfi_python_at_start(void (*function)(void))
 /* An interpreter runs: looks up what a hooked path needs and may not look up itself. */
 static void tell_started(void)
 {
-    runs_in = tfi_getpid();
     tfi_python_find();
     if (started_function) started_function();
 }
@@ -359,45 +362,106 @@ static bool imports_torch(PyObject *args)
     return torch;
 }
 
+/* ---- os.fork() ----
+ *
+ * A fork ends the library's threads. From 3.12 on os.fork() then counts those of the process, and warns of a second one;
+ * some releases first call the program's handlers of after the fork. So no thread starts from the event os.fork until its
+ * caller runs on. A fork in another thread than the first is warned of without us too. */
+
 static TFI_COLD void start_again(void)
 {
     int error = errno;
-    forked = false;
+    forking.frame = NULL;
+    tfi_workers_release();
     tfi_background_again();
     errno = error;
 }
 
-/* The interpreter calls this in its main thread, soon, and perhaps in another function's after-fork handler: the caller of
- * os.fork() runs on as soon as that returns. */
+/* Returns the attribute of a frame, a new reference; NULL if there is none. */
+static PyObject *part_of(PyObject *frame, const char *name)
+{
+    PyObject *part = tfi_python.PyObject_GetAttrString(frame, name);
+    if (part && part != tfi_python.none) return part;
+    if (part) tfi_python.Py_DecRef(part);
+    else tfi_python.PyErr_Clear();
+    return NULL;
+}
+
+/* Returns the instruction that a frame is at. */
+static int64_t place_in(PyObject *frame)
+{
+    PyObject *place = part_of(frame, "f_lasti");
+    int64_t number = place ? tfi_python_number(place) : 0;
+    if (place) tfi_python.Py_DecRef(place);
+    return number;
+}
+
+/* True if os.fork() has not returned: its caller is at the same instruction, and so are handlers that os.fork() calls,
+ * deeper in the stack. */
+static bool is_in_fork(void)
+{
+    enum { DEEPEST = 64 };
+    PyObject *frame = tfi_python.PyEval_GetFrame();
+    if (frame) tfi_python.Py_IncRef(frame);
+    for (int i = 0; frame && frame != forking.frame && i < DEEPEST; i++) {
+        PyObject *caller = part_of(frame, "f_back");
+        tfi_python.Py_DecRef(frame);
+        frame = caller;
+    }
+    bool is_in = frame && (frame != forking.frame || place_in(frame) == forking.place);
+    if (frame) tfi_python.Py_DecRef(frame);
+    return is_in;
+}
+
+static bool is_first_thread(void)
+{
+    return tfi_gettid() == tfi_getpid();
+}
+
+/* The interpreter calls this in its first thread, soon: perhaps in a handler that os.fork() calls. In the caller itself it
+ * does so when os.fork() has returned. */
 static int start_pending(void *tries)
 {
     uintptr_t more = (uintptr_t)tries;
-    if (!forked) return 0;
-    if (tfi_python.PyEval_GetFrame() == forking) start_again();
-    else if (more) tfi_python.Py_AddPendingCall(start_pending, (void *)(more - 1));
+    if (!forking.frame) return 0;
+    if (tfi_python.PyEval_GetFrame() == forking.frame || !is_in_fork()) {
+        start_again();
+        return 0;
+    }
+    tfi_workers_hold();
+    if (more) tfi_python.Py_AddPendingCall(start_pending, (void *)(more - 1));
     return 0;
 }
 
-/* Called in the child of os.fork(), where the interpreter begins anew, and in the parent, where the background thread was
- * ended. From 3.12 on Python warns of a second thread, and some releases count the threads after they have called this:
- * there the caller of os.fork() starts it when it runs on, if it is the main thread, or else the next audit event. */
-PyObject *tfi_builtin_forked(PyObject *self, PyObject *const *args, ssize_t count)
+/* Called with the event of os.fork() and os.forkpty(), whose handlers of before the fork come next; one of them may fork. */
+static TFI_COLD void begin_fork(void)
 {
     enum { TRIES = 4096 };
+    if (!is_first_thread() || !interpreter || tfi_python.PyInterpreterState_Get() != interpreter) return;
+    const char *minor = strchr(tfi_python.Py_GetVersion(), '.');
+    PyObject *frame = tfi_python.PyEval_GetFrame();
+    if (!minor || atoi(minor + 1) < 12 || !frame || (forking.frame && forking.frame != frame)) return;
+    forking.frame = frame;
+    forking.place = place_in(frame);
+    tfi_workers_hold();
+    tfi_python.Py_AddPendingCall(start_pending, (void *)(uintptr_t)TRIES);
+}
+
+/* An event while a fork was last seen: the pending call may have missed the end of a long one. */
+static TFI_COLD void look_at_fork(void)
+{
+    if (!is_first_thread()) return;
+    if (is_in_fork()) tfi_workers_hold();
+    else start_again();
+}
+
+PyObject *tfi_builtin_forked(PyObject *self, PyObject *const *args, ssize_t count)
+{
     (void)self;
     (void)args;
     (void)count;
-    if (tfi_getpid() != runs_in) {
-        tell_started();
-        return tfi_python_none();
-    }
-    const char *minor = strchr(tfi_python.Py_GetVersion(), '.');
-    forked = minor && atoi(minor + 1) >= 12;
-    if (!forked) start_again();
-    else if (tfi_gettid() == tfi_getpid()) {
-        forking = tfi_python.PyEval_GetFrame();
-        tfi_python.Py_AddPendingCall(start_pending, (void *)(uintptr_t)TRIES);
-    }
+    forking.frame = NULL;
+    tell_started();
     return tfi_python_none();
 }
 
@@ -412,7 +476,7 @@ static TFI_COLD bool begins(const char *event, PyObject *args)
 static int hook(const char *event, PyObject *args, void *data)
 {
     (void)data;
-    if (TFI_UNLIKELY(forked)) start_again();
+    if (TFI_UNLIKELY(forking.frame != NULL)) look_at_fork();
     if (TFI_UNLIKELY(event[0] == 'c') && strcmp(event, "cpython._PySys_ClearAuditHooks") == 0) expect_free();
     if (TFI_UNLIKELY(state == WAITING && begins(event, args))) install();
     if (TFI_UNLIKELY(state != DONE)) return 0;
@@ -420,6 +484,9 @@ static int hook(const char *event, PyObject *args, void *data)
     case 'i': return strcmp(event, "import") == 0 ? tell_import(args) : 0;
     case 's':
         if (strcmp(event, "sys.excepthook") == 0) tell_raised(args);
+        return 0;
+    case 'o':
+        if (strcmp(event, "os.fork") == 0 || strcmp(event, "os.forkpty") == 0) begin_fork();
         return 0;
     case 'e':
     case 'f': return tell_listener(event, args);

@@ -255,7 +255,7 @@ def _load_functions(module):
 def _begin():
     _debug("shim: begin")
     if (_config["hang_s"] or _config["sample_hz"]) and "posix" in sys.modules:
-        sys.modules["posix"].register_at_fork(after_in_parent=_forked, after_in_child=_forked)
+        sys.modules["posix"].register_at_fork(after_in_child=_forked)
     _on_import(_awaited, _come_first)
     _see(sys.modules["_frozen_importlib"], "_find_and_load", 1, "")
     for module, path, kind, label in _SEEN:

@@ -3,8 +3,9 @@
  * The background thread packs and appends chunks, and does all else that only needs this library. The first closed
  * chunk, or a job that needs it, starts it (worker.c), in any hook. The calling thread does the jobs that call other
  * libraries, such as CUPTI. Only hooks of their functions start it, because that takes locks of libc.
- * The fork handler ends both. The background thread is started again by the next closed chunk, the calling thread by the
- * next call of its libraries, and one that a job needs all the time by the next clock record.
+ * The fork handler ends both. After the fork it starts the background thread again if a job needs it all the time, and
+ * otherwise the next closed chunk does. It does not start the calling thread, because an allocator's handler may still hold
+ * a lock: the next call of its libraries does, and the next clock record if a job needs the thread all the time.
  * Each wakes once a second to see whether the program still has a thread, and otherwise ends the process.
  */
 #include "record/background.h"
@@ -116,13 +117,18 @@ void tfi_background_keep(void)
     start(&background);
 }
 
+static void start_bare_again(void)
+{
+    start_if_kept(&background);
+    for (unsigned i = 0; i < background.nr_jobs; i++)
+        if (background.jobs[i]->again) background.jobs[i]->again();
+}
+
 /* The calling thread is kept only where NVML is asked for. */
 void tfi_background_again(void)
 {
-    start_if_kept(&background);
     start_if_kept(&caller);
-    for (unsigned i = 0; i < background.nr_jobs; i++)
-        if (background.jobs[i]->again) background.jobs[i]->again();
+    start_bare_again();
 }
 
 void tfi_background_signal(void)
@@ -177,4 +183,5 @@ void tfi_background_after_fork(void)
 {
     tfi_worker_after_fork(&caller.worker);
     tfi_worker_after_fork(&background.worker);
+    start_bare_again();
 }

@@ -35,7 +35,8 @@ bool tfi_background_start(void);
 /* Starts it, and lets every clock record start it again after a fork has ended it: a job needs it all the time. */
 void tfi_background_keep(void);
 
-/* Called with each clock record, and after os.fork(): starts the thread again if it is to be kept, and the jobs' own. */
+/* Called with each clock record, and when os.fork() has returned: starts the threads again that are to be kept, and the
+ * jobs' own. */
 void tfi_background_again(void);
 
 /* Wakes the thread because there is work. Takes no lock. */
@@ -55,7 +56,8 @@ bool tfi_caller_stop(unsigned ms);
 /* True if a job's calling() is true: the thread may hang and holds nothing; see struct tfi_job. */
 bool tfi_caller_is_calling(void);
 
-/* Called before and after a fork, for both threads; in between none is started. */
+/* Called before and after a fork, for both threads; in between none is started. The second one starts the background thread
+ * again if it is to be kept, and the jobs' own, whose tfi_worker_after_fork() comes first. */
 void tfi_background_before_fork(void);
 void tfi_background_after_fork(void);
 

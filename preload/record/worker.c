@@ -30,6 +30,8 @@
 
 #define LONGEST_FORK_MS 2000u /* a fork waits no longer for a thread without a processor */
 
+#define LONGEST_HOLD_MS 1000u
+
 #define LOOK_NS 500000000u /* between two looks for the program's threads */
 
 bool (*tfi_libc_thread_start)(void *(*run)(void *), void *data);
@@ -39,6 +41,8 @@ static uint32_t alive;  /* workers that run; never more than there are */
 static pid_t alive_in;  /* the process that they run in */
 static uint32_t made;   /* workers that were started and have not ended: never fewer than there are */
 static pid_t made_in;
+static uint64_t held_until; /* milliseconds: no worker is started before; 0: each may be */
+static pid_t held_in;       /* the process that this holds for */
 
 void tfi_worker_restart(struct tfi_worker *worker)
 {
@@ -179,6 +183,23 @@ static bool has_ended(struct tfi_worker *worker, unsigned ms)
     return true;
 }
 
+void tfi_workers_hold(void)
+{
+    __atomic_store_n(&held_in, tfi_getpid(), __ATOMIC_RELAXED);
+    __atomic_store_n(&held_until, tfi_monotonic_ms() + LONGEST_HOLD_MS, __ATOMIC_RELEASE);
+}
+
+void tfi_workers_release(void)
+{
+    __atomic_store_n(&held_until, 0, __ATOMIC_RELEASE);
+}
+
+static bool is_held(void)
+{
+    uint64_t until = __atomic_load_n(&held_until, __ATOMIC_ACQUIRE);
+    return until && __atomic_load_n(&held_in, __ATOMIC_RELAXED) == tfi_getpid() && tfi_monotonic_ms() < until;
+}
+
 bool tfi_worker_start(struct tfi_worker *worker)
 {
     if (__atomic_load_n(&worker->forking, __ATOMIC_ACQUIRE)) return false;
@@ -189,7 +210,7 @@ bool tfi_worker_start(struct tfi_worker *worker)
     if (!tfi_lock_within(&worker->lock, 0)) return false;
     /* A thread that did not end in time for a fork, because a call hung, must be gone before the next one starts. */
     if (worker->running && stopping) worker->running = !has_ended(worker, 0);
-    if (!worker->running && !worker->forking) {
+    if (!worker->running && !worker->forking && !is_held()) {
         worker->stop = 0;
         worker->tid = 0;
         __atomic_store_n(&worker->running, create(worker), __ATOMIC_RELEASE);
@@ -232,12 +253,16 @@ static bool is_runnable(struct tfi_worker *worker)
     return name_end && strncmp(name_end, ") R", 3) == 0;
 }
 
-/* The kernel counts a thread that has ended among those of the process for a moment. */
+/* The kernel counts a thread that has ended among those of the process for a moment, and longer where it lacks a processor. */
 static void wait_until_gone(struct tfi_worker *worker)
 {
+    enum { PAUSES = 50 };
     uint32_t nothing = 0;
-    for (int i = 0; worker->tid && i < 50 && syscall(SYS_tgkill, tfi_getpid(), worker->tid, 0) == 0; i++)
-        tfi_futex_wait(&nothing, 0, 1);
+    uint64_t end = tfi_monotonic_ms() + LONGEST_FORK_MS;
+    for (int i = 0; worker->tid && syscall(SYS_tgkill, tfi_getpid(), worker->tid, 0) == 0; i++) {
+        if (i >= PAUSES && (!is_runnable(worker) || tfi_monotonic_ms() > end)) break;
+        tfi_futex_wait_ns(&nothing, 0, i < PAUSES / 2 ? 50000 : 1000000);
+    }
     worker->tid = 0;
 }
 

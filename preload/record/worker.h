@@ -46,6 +46,11 @@ bool tfi_worker_stop(struct tfi_worker *worker, unsigned ms);
 bool tfi_worker_before_fork(struct tfi_worker *worker, unsigned ms);
 void tfi_worker_after_fork(struct tfi_worker *worker);
 
+/* Between these two calls this process starts no such thread: its interpreter counts threads at a fork. A hold ends by
+ * itself after a second, because the second call may be missed. Take no lock. */
+void tfi_workers_hold(void);
+void tfi_workers_release(void);
+
 /* Forgets the thread of a parent process. */
 void tfi_worker_restart(struct tfi_worker *worker);
 

@@ -103,18 +103,20 @@ const struct tfi_job tfi_looks_job = {.work = work, .wait = wait_at_most, .again
 
 /* ---- the life of the process ---- */
 
-void tfi_looks_started(void)
-{
-    if (!tfi_sampler_wanted() || !tfi_outside_prepare()) return;
-    tfi_sampler_restart();
-    tfi_sampler_begin();
-}
-
 void tfi_looks_awake(void)
 {
     if (!tfi_sampler_wanted() || !tfi_outside.layout) return;
     tfi_background_keep();
     tfi_sampler_start();
+}
+
+/* A record before the interpreter's start may have woken the process. */
+void tfi_looks_started(void)
+{
+    if (!tfi_sampler_wanted() || !tfi_outside_prepare()) return;
+    tfi_sampler_restart();
+    tfi_sampler_begin();
+    if (tfi_process->gen) tfi_looks_awake();
 }
 
 void tfi_looks_end(void)

@@ -806,8 +806,12 @@ ROWS = [
         '.again = tfi_sampler_start}', '}'),
     # A parent that only computes after os.fork() is not watched.
     row('caller-of-fork-starts-nothing', 'samples.py::test_samples_after_a_fork[newest]', 'preload/python/python.c',
-        'if (tfi_python.PyEval_GetFrame() == forking) start_again();',
-        'if (!forking) start_again();'),
+        'if (tfi_python.PyEval_GetFrame() == forking.frame || !is_in_fork()) {',
+        'if (!forking.frame) {'),
+    # From 3.12 on os.fork() warns of a thread that is ours.
+    row('thread-starts-in-os-fork', 'forks.py::test_no_thread_of_ours_in_os_fork[newest-silence]', 'preload/record/worker.c',
+        'if (!worker->running && !worker->forking && !is_held()) {',
+        'if (!worker->running && !worker->forking) {'),
     # A script that never imports torch leaves no trace.
     row('plain-script-not-woken', 'plain_scripts.py::test_a_plain_script[newest]', 'preload/sample/thread_sampler.c',
         'if (asleep && script >= longest && is_first(WAKES)) tfi_enter_awake();',
