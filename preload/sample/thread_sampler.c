@@ -54,7 +54,7 @@ enum {
 
 /* A thread that the last look found. */
 struct seen {
-    uint64_t state, id;
+    uint64_t state, interpreter, id;
     uint64_t cpu, last; /* at the last look */
     uint32_t tid, round;
     bool still; /* what was read then holds as long as the thread does not run */
@@ -125,19 +125,29 @@ static uint16_t *place_of(uint64_t state)
     return &places[i];
 }
 
-/* Finds the thread's entry, or makes one; NULL if there is no room. */
-static struct seen *entry_of(uint64_t state, uint64_t id)
+/* True if another state of the interpreter has this thread. A state that is made for a new thread has its maker's number
+ * until the thread runs. */
+static bool is_of_maker(uint64_t state, uint64_t interpreter, uint64_t id)
+{
+    for (uint32_t i = 0; i < nr_seen; i++)
+        if (seen[i].id == id && seen[i].interpreter == interpreter && seen[i].state != state) return true;
+    return false;
+}
+
+/* Finds the thread's entry, or makes one; NULL if there is no room, or if the thread has not begun. */
+static struct seen *entry_of(uint64_t state, uint64_t interpreter, uint64_t id)
 {
     uint16_t *place = place_of(state);
-    if (!*place && nr_seen == MOST_SEEN) return NULL;
-    if (!*place) {
+    struct seen *s = *place ? &seen[*place - 1] : NULL;
+    if (s && s->id == id && s->interpreter == interpreter) return s;
+    if (is_of_maker(state, interpreter, id) || (!s && nr_seen == MOST_SEEN)) return NULL;
+    if (s) {
+        end_period(s); /* of a thread whose state lay there before */
+    } else {
         *place = (uint16_t)++nr_seen;
-        seen[nr_seen - 1] = (struct seen){.state = state};
+        s = &seen[nr_seen - 1];
     }
-    struct seen *s = &seen[*place - 1];
-    if (s->id == id) return s;
-    end_period(s); /* of a thread whose state lay there before */
-    *s = (struct seen){.state = state, .id = id, .last = round_time};
+    *s = (struct seen){.state = state, .interpreter = interpreter, .id = id, .last = round_time};
     return s;
 }
 
@@ -213,7 +223,8 @@ static void look_closely(struct seen *s, const char *copy, const struct tfi_gil 
 /* Returns the thread's entry; NULL if there is none. */
 static struct seen *look_at(uint64_t state, const char *copy, const struct tfi_gil *gil)
 {
-    struct seen *s = entry_of(state, tfi_pointer_in(copy, tfi_outside.layout->id));
+    struct seen *s =
+        entry_of(state, tfi_pointer_in(copy, TFI_THREAD_INTERPRETER), tfi_pointer_in(copy, tfi_outside.layout->id));
     uint64_t cpu;
     if (!s) return NULL;
     s->tid = tid_of(s, copy);
