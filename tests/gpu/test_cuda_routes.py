@@ -520,7 +520,7 @@ int client(void) { for (int i = 0; i < 50; i++) cudaLaunchKernel(&client); retur
 
 
 def test_launches_do_not_wait_for_a_dlopen_elsewhere(play, tmp_path):
-    """A constructor holds the loader's lock for half a second, and clients of two runtimes still launch meanwhile."""
+    """A constructor holds the loader's lock, and clients of two runtimes still launch meanwhile: it waits for them."""
     for release in ('12', '13'):
         plain_client(tmp_path, f'client{release}', runtime(tmp_path, int(release)), release, LAUNCHES)
     compile_c(tmp_path / 'slow.so', PLAIN + SLOW, '-shared', '-fPIC', '-w')
@@ -528,8 +528,12 @@ def test_launches_do_not_wait_for_a_dlopen_elsewhere(play, tmp_path):
 #include <pthread.h>
 #include <time.h>
 #include <unistd.h>
-static int loading, done;
-static void hold(void) { __atomic_store_n(&loading, 1, __ATOMIC_SEQ_CST); usleep(500000); }
+static int loading, launched, done;
+static void hold(void)
+{
+    __atomic_store_n(&loading, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < 60000 && !__atomic_load_n(&launched, __ATOMIC_SEQ_CST); i++) usleep(1000);
+}
 void (*begun)(void) = hold;
 static void *load(void *unused)
 {
@@ -546,6 +550,7 @@ int main(void)
     while (!__atomic_load_n(&loading, __ATOMIC_SEQ_CST)) usleep(100);
     old(), new();
     int meanwhile = !__atomic_load_n(&done, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&launched, 1, __ATOMIC_SEQ_CST);
     pthread_join(thread, 0);
     fprintf(stdout, "%s\n", meanwhile ? "meanwhile" : "afterwards");
     return 0;

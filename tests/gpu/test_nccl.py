@@ -22,6 +22,7 @@ from simgpu import truth
 from test_cuda_tables import exported, load_gen_tables
 
 GPU = BUILD / 'simgpu'
+GIVES_UP_MS = 4000  # time enough for ranks that a busy machine starts one after the other
 GROUPED, CAPTURED = 1, 2
 KERNELS = ['*nccl* 250us + 10us*blocks']
 SLACK = 20000  # ns: the allowed difference between the clocks of a trace and of a log
@@ -367,7 +368,7 @@ def test_a_late_rank_is_waited_for(tmp_path, lib):
 
 def test_a_lost_rank_is_given_up(tmp_path, lib):
     """The other ranks give up, abort and shrink; the child's group has one number on all of them."""
-    finish(start(tmp_path, lib, 4, 'abort', script=['3 AllReduce 0 lose'], SIMNCCL_TIMEOUT_MS=300))
+    finish(start(tmp_path, lib, 4, 'abort', script=['3 AllReduce 0 lose'], SIMNCCL_TIMEOUT_MS=GIVES_UP_MS))
     log, children = logs(tmp_path), set()
     assert [bool(log[r].timeouts) for r in range(4)] == [True, True, True, False]
     for rank, trace in traces(tmp_path).items():
@@ -378,7 +379,7 @@ def test_a_lost_rank_is_given_up(tmp_path, lib):
 
 
 def test_a_mismatch_is_written_down(tmp_path):
-    finish(start(tmp_path, None, 3, 'once', script=['1 AllReduce 0 mismatch'], SIMNCCL_TIMEOUT_MS=300))
+    finish(start(tmp_path, None, 3, 'once', script=['1 AllReduce 0 mismatch'], SIMNCCL_TIMEOUT_MS=GIVES_UP_MS))
     said = {r: only([x['signature'] for x in log.lines if x['t'] == 'mismatch']) for r, log in logs(tmp_path).items()}
     assert said[0] == said[2] != said[1]
 

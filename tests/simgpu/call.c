@@ -98,10 +98,10 @@ PUBLIC int simgpu_end(struct simgpu_frame *frame, int result)
     if (sim_logging())
         sim_log(
             "{\"t\":\"call\",\"domain\":\"%s\",\"symbol\":\"%s\",\"correlation\":%u,\"depth\":%u,\"pid\":%d,\"tid\":%u,"
-            "\"thread\":%llu,\"start\":%llu,\"end\":%llu,\"waited\":%llu,\"result\":%d}",
+            "\"thread\":%llu,\"start\":%llu,\"end\":%llu,\"told\":%llu,\"waited\":%llu,\"result\":%d}",
             frame->domain == SIMGPU_DRIVER ? "driver" : "runtime", frame->symbol, frame->correlation, depth,
             (int)getpid(), tid, (unsigned long long)pthread_self(), (unsigned long long)frame->start,
-            (unsigned long long)end, (unsigned long long)sim_waited, result);
+            (unsigned long long)end, (unsigned long long)sim_clock(), (unsigned long long)sim_waited, result);
     return result;
 }
 

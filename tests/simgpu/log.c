@@ -1,7 +1,8 @@
 /* log.c - the reference for tests: a line of JSON for each call and each piece of device work, in SIMGPU_LOG's file.
  *
  * `%p` in the file's name becomes the process id. Each line is one write by the bare system call, so that it survives a
- * kill and no wrapper of write() sees it. Times of calls are CLOCK_MONOTONIC; `waited` is the moment on
+ * kill and no wrapper of write() sees it. Times of calls are CLOCK_MONOTONIC; by `told` the subscribers know of the
+ * end; `waited` is the moment on
  * the device that the call waited for, 0 if it waited for none. Times of device work, and those that events record,
  * count from their device's anchor, and a line for the device states the anchor in both host clocks.
  */

@@ -131,7 +131,10 @@ static int begin(struct call *call, const char *symbol, long *calls)
     pthread_once(&once, prepare);
     *call = (struct call){symbol, now_ns()};
     long before = __atomic_fetch_add(calls, 1, __ATOMIC_RELAXED);
-    while (is_in(getenv("SIMNVML_HANG"), symbol, before, &code)) pause();
+    while (is_in(getenv("SIMNVML_HANG"), symbol, before, &code)) {
+        write_text(log_fd, "{\"t\":\"hang\",\"func\":\"hangs in %s\",\"gpu\":-1}\n", symbol);
+        pause();
+    }
     if (is_in(getenv("SIMNVML_FAIL"), symbol, before, &code)) return code;
     return started || strncmp(symbol, "nvmlInit", 8) == 0 ? SUCCESS : UNINITIALIZED;
 }

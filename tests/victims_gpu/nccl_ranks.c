@@ -358,15 +358,40 @@ static void everything(const char *path)
     without_blocking(path);
 }
 
-static void late(int who, int ms, int times)
+/* Opens the journal of a rank: the calls begun so far in the world and in the rank's half, which outlive the rank. */
+static volatile unsigned *journal(const char *path, int of)
 {
+    char name[4096];
+    snprintf(name, sizeof name, "%s.%d", path, of);
+    int fd = open(name, O_RDWR | O_CREAT, 0600);
+    EXPECT(fd >= 0 && ftruncate(fd, 4096) == 0);
+    volatile unsigned *calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    EXPECT(calls != MAP_FAILED);
+    return calls;
+}
+
+/* Waits until the other ranks are about to make their call number `number`. */
+static void wait_for_others(const char *path, unsigned number)
+{
+    for (int r = 0; r < ranks; r++) {
+        volatile unsigned *calls = journal(path, r);
+        while (r != rank && *calls < number) usleep(500);
+        munmap((void *)calls, 4096);
+    }
+}
+
+static void late(const char *path, int who, int ms, int times)
+{
+    volatile unsigned *calls = journal(path, rank);
     NCCL(ncclAllReduce(from, to, 1, ncclFloat, ncclSum, world, on));
     NCCL(ncclAllReduce(from, to, 1, ncclFloat, ncclSum, world, on));
     for (int i = 0; i < times; i++) {
         tfi_range_push("step");
         tfi_range_push("compute");
+        if (rank == who) wait_for_others(path, (unsigned)i + 1);
         if (rank == who) usleep((useconds_t)ms * 1000);
         tfi_range_pop();
+        ++*calls;
         NCCL(ncclAllReduce(from, to, 1000, ncclFloat, ncclSum, world, on));
         CHECK(cuStreamSynchronize(stream));
         tfi_range_pop();
@@ -412,23 +437,11 @@ static void mixed(const char *path)
     CHECK(cuStreamSynchronize(stream));
 }
 
-/* Opens the journal of this rank: the calls begun so far in the world and in the rank's half, which outlive the rank. */
-static volatile unsigned *journal(const char *path)
-{
-    char name[4096];
-    snprintf(name, sizeof name, "%s.%d", path, rank);
-    int fd = open(name, O_RDWR | O_CREAT, 0600);
-    EXPECT(fd >= 0 && ftruncate(fd, 4096) == 0);
-    volatile unsigned *calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    EXPECT(calls != MAP_FAILED);
-    return calls;
-}
-
 /* Calls collectives in the same order on all ranks. Some calls follow each other without a wait. */
 static void endless(const char *path)
 {
     ncclComm_t half;
-    volatile unsigned *calls = journal(path);
+    volatile unsigned *calls = journal(path, rank);
     NCCL(ncclCommSplit(world, rank % 2, rank, &half, NULL));
     for (unsigned i = 0;; i++) {
         bool in_half = i % 3 == 2;
@@ -450,7 +463,7 @@ int main(int argc, char **argv)
     NCCL(ncclCommInitRank(&world, ranks, unique_id(argv[3]), rank));
     if (strcmp(argv[4], "all") == 0) everything(argv[3]);
     else if (strcmp(argv[4], "graphs") == 0) captured();
-    else if (strcmp(argv[4], "late") == 0) late(atoi(argv[5]), atoi(argv[6]), atoi(argv[7]));
+    else if (strcmp(argv[4], "late") == 0) late(argv[3], atoi(argv[5]), atoi(argv[6]), atoi(argv[7]));
     else if (strcmp(argv[4], "mixed") == 0) mixed(argv[3]);
     else if (strcmp(argv[4], "endless") == 0) endless(argv[3]);
     else if (strcmp(argv[4], "absent") == 0 && rank == atoi(argv[5])) pause();
