@@ -80,6 +80,15 @@ def test_the_tree(tfanalyze, tmp_path):
     assert [(len(line) - len(line.lstrip()), line.strip()) for line in tree] == [(2, 'outer'), (4, 'middle'), (6, 'inner'), (4, 'beside')]
 
 
+def test_a_stage_without_a_name(tfanalyze, tmp_path):
+    """It has its row, below others too, and the others stay where they are."""
+    t = kineto.Trace()
+    t.stage('', 0, 900).stage('inner', 100, 500).stage('beside', 2000, 300).stage('', 2100, 100)
+    path = t.launch('gemm', 210, 10).write(tmp_path / 'in.json')
+    rows = [line[35:].strip() for line in screen(tfanalyze, path)['stages'][2:]]
+    assert sorted(rows) == ['(no name)', 'beside', 'inner']
+
+
 def test_three_lines(tfanalyze, tmp_path):
     """--brief has at most three lines, and no advice where a run was shorter than ten milliseconds."""
     brief = []

@@ -33,6 +33,7 @@ WAS_SLOW = [
     ('arrows', 'breakdown', 5000),
     ('arrows_at_once', 'export chrome --stage', 4000),
     ('nested_functions', 'ops by stacks', 2000),
+    ('many_stages', 'screen', 8000),
     ('our_segments', 'report', 20000),
     ('our_guessed_segments', 'report', 5000),
     ('our_mappings', 'report', 8000),
