@@ -67,6 +67,7 @@ THREADS = {
     'sampler': ({'TFI_SAMPLE_HZ': '50', 'TFI_ACTIVITIES': ''}, 2),
     'awake': ({'TFI_SAMPLE_HZ': '50'}, 3),
     'silence': ({'TFI_HANG_S': '60'}, 2),
+    'calling': ({'TFI_NVML_HZ': '10'}, 2),
     'trigger': ({'TFI_TRIGGER': 'file:switch'}, None),  # as above: a closed chunk or a record that is due starts the thread
 }
 
