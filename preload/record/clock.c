@@ -64,3 +64,14 @@ double tfi_clock_ns_per_tick(void)
     if (now.ticks <= first.ticks) return 1;
     return (double)(now.monotonic - first.monotonic) / (double)(now.ticks - first.ticks);
 }
+
+uint32_t tfi_clock_rate(void)
+{
+    enum { UNIT = 1 << 24, OLD_ENOUGH_NS = 1000000 };
+    static uint32_t rate; /* atomic: threads that find it at the same time write values that hardly differ */
+    uint32_t known = __atomic_load_n(&rate, __ATOMIC_RELAXED);
+    if (known || tfi_monotonic_ns() - first.monotonic < OLD_ENOUGH_NS) return known;
+    known = (uint32_t)(tfi_clock_ns_per_tick() * UNIT);
+    __atomic_store_n(&rate, known, __ATOMIC_RELAXED);
+    return known;
+}

@@ -36,5 +36,7 @@ const struct tfi_clock_pair *tfi_clock_first(void);
 
 /* Nanoseconds per tick, by the first pair and one read now; for timing.json, not for the trace. */
 double tfi_clock_ns_per_tick(void);
+/* The same in units of 2^-24, kept once the first pair is a millisecond old; 0: not yet. */
+uint32_t tfi_clock_rate(void);
 
 #endif

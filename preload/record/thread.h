@@ -50,6 +50,13 @@ struct tfi_open_domain {
 #define TFI_RECENT 64
 #define TFI_CALL_FRAMES 8
 
+/* A thread's processor time at a moment: see stage/stage_cpu.h. */
+struct tfi_cpu_reading {
+    uint64_t ticks; /* 0: none yet */
+    uint64_t ns;
+    uint64_t given; /* the largest time that was derived from it */
+};
+
 struct tfi_thread {
     tfi_frame guard; /* not 0 while the thread is in the recorder; see tfi_guard_set() */
     uint32_t gen;    /* valid while equal to tfi_process->gen */
@@ -82,6 +89,7 @@ struct tfi_thread {
     uint16_t recent[TFI_RECENT]; /* offsets of calls in its chunk, in units of 8; 0: none. See hooks/call_record.c */
     uint64_t ranges;             /* ranges opened so far: the low part of their ids */
     uint32_t nccl_groups;        /* groups of NCCL calls it has open */
+    struct tfi_cpu_reading cpu;  /* its last one */
     uint64_t graph_node;         /* the last node it has captured; see graphs.c */
     struct tfi_thread *all;      /* links every state of this process */
     struct tfi_thread *free;

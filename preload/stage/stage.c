@@ -339,7 +339,7 @@ int tfi_stage_push(struct tfi_thread *t, const struct tfi_range *range)
     open.depth = below < 0 ? 0 : t->open[below].depth + 1;
     open.id = (uint64_t)(t->serial & 0x3fffff) << 40 | ++t->ranges;
     open.start = open.since = tfi_ticks();
-    tfi_cpu_begin(&open);
+    tfi_cpu_begin(t, &open);
     begin_stage(t, range, &open);
     return (int)open.depth;
 }
@@ -356,7 +356,7 @@ int tfi_stage_pop(struct tfi_thread *t, uint32_t domain)
     struct tfi_open open = t->open[index];
     remove_range(t, (uint32_t)index);
     count_stage(t, &open, -1);
-    write_end(t, &open, t->serial, now, tfi_cpu_used(t, t, &open));
+    write_end(t, &open, t->serial, now, tfi_cpu_used(t, t, &open, now));
     add_time(t, &open, now);
     sweep_if_needed(t);
     tfi_clock_tick(t, now);
@@ -382,7 +382,7 @@ uint64_t tfi_stage_start(struct tfi_thread *t, const struct tfi_range *range)
     sweep_if_needed(t);
     struct tfi_open open = describe(t, range, range->flags & ~(uint32_t)TFI_RANGE_NESTED);
     open.start = open.since = tfi_ticks();
-    tfi_cpu_begin(&open);
+    tfi_cpu_begin(t, &open);
     register_started(t, &open);
     if (open.id % MAX_STARTED < MAX_STARTED - 1) {
         begin_stage(t, range, &open);
@@ -453,7 +453,7 @@ void tfi_stage_end(struct tfi_thread *t, uint64_t id)
     }
     if (found.thread == t) take_off(t, &found.range);
     if (found.range.flags & TFI_RANGE_TORCH && found.serial != t->serial) found.range.flags |= TFI_RANGE_ASYNC;
-    write_end(t, &found.range, found.serial, now, tfi_cpu_used(t, found.thread, &found.range));
+    write_end(t, &found.range, found.serial, now, tfi_cpu_used(t, found.thread, &found.range, now));
     add_time(t, &found.range, now);
     tfi_clock_tick(t, now);
     tfi_recording_tick(t);
@@ -497,7 +497,7 @@ void tfi_stage_pause(struct tfi_thread *t, uint64_t id)
     if (open) {
         owner = entry->thread;
         entry->range.ran = ran_until(&entry->range, now);
-        entry->range.cpu = tfi_cpu_used(t, owner, &entry->range);
+        entry->range.cpu = tfi_cpu_used(t, owner, &entry->range, now);
         entry->range.paused = 1;
         entry->range.flags |= TFI_RANGE_PAUSES;
         leave_owner(t, entry);
@@ -524,7 +524,7 @@ void tfi_stage_resume(struct tfi_thread *t, uint64_t id)
         entry->range.paused = 0;
         entry->range.order = ++t->orders;
         entry->range.since = now;
-        tfi_cpu_resume(&entry->range);
+        tfi_cpu_resume(t, &entry->range);
         entry->range.outermost = (entry->range.flags & TFI_RANGE_STAGE) && !tfi_open_already(t, entry->range.name);
         range = entry->range;
         if (!put_on(t, &range)) entry->thread = NULL;
