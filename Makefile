@@ -36,7 +36,7 @@ DEMO_SRCS    := $(wildcard scripts/demo/*.cpp scripts/demo/*.c)
 
 LIB_OBJS     := $(patsubst %.c,$(B)/obj/lib/%.o,$(PRELOAD_SRCS) $(SHARED_SRCS) shims.c schema.c)
 ALLOC_OBJS   := $(patsubst %.c,$(B)/obj/lib/%.o,$(wildcard preload/alloc/*.c))
-TOOL_OBJS    := $(patsubst %.c,$(B)/obj/tool/%.o,$(TOOL_SRCS) $(SHARED_SRCS) help_pages.c)
+TOOL_OBJS    := $(patsubst %.c,$(B)/obj/tool/%.o,$(TOOL_SRCS) $(SHARED_SRCS) help_pages.c page_text.c)
 DEMOS        := $(patsubst scripts/demo/%,$(B)/demo/%,$(basename $(DEMO_SRCS)))
 
 ifeq ($(origin CC),default)
@@ -136,10 +136,14 @@ $(B)/help_pages.c: $(HELP)
 # All pages are made at once, and this one has the commands.
 $(B)/man/tfanalyze.1: $(HELP)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables man $(@D))
+# The template of pages, its style and its script become one C file.
+$(B)/page_text.c: scripts/gen-tables $(wildcard analysis/write/page/*.html analysis/write/page/*.css analysis/write/page/*.js)
+	$(call link,GEN,$(PYTHON) scripts/gen-tables page >$@)
 # The rules of objects find the generated sources here.
 vpath shims.c $(B)
 vpath schema.c $(B)
 vpath help_pages.c $(B)
+vpath page_text.c $(B)
 $(B)/tfanalyze: $(TOOL_OBJS)
 	$(call link,LINK,$(CC) $(SANITIZE) $(LDFLAGS_TOOL) -o $@ $(TOOL_OBJS) $(LDLIBS_TOOL))
 $(B)/demo/%: scripts/demo/%.cpp $(B)/flags
@@ -214,7 +218,7 @@ compdb: ## write build/compile_commands.json, which clangd finds by itself
 hooks: ## install git's pre-commit hook, which checks format and tables of the staged files (scripts/pre-commit)
 	$(Q)scripts/pre-commit --install
 clean: ## remove compiled files; build/venv and build/nvidia stay (rm -rf build removes everything)
-	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo gpu simgpu simgpu12 victims_gpu test lint flags pycache headers.mk exports.map shims.c schema.c help_pages.c man dist compile_commands.json tfanalyze libtfinject.so libtfinject-alloc.so)
+	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo gpu simgpu simgpu12 victims_gpu test lint flags pycache headers.mk exports.map shims.c schema.c help_pages.c page_text.c man dist compile_commands.json tfanalyze libtfinject.so libtfinject-alloc.so)
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 help-tests: ## list the subject of each test file

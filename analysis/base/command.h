@@ -44,9 +44,10 @@ enum {
     FILTERED = 1 << 28,     /* of a filter: every command takes it unless commands.def refuses it */
     STAGED = 1 << 29,       /* of an option: every command that takes --stage takes it */
     PLACES = 1 << 30,
-    /* Of an option: every command that prints rows takes it unless commands.def refuses it. No bit is left; as takers are
+    /* Of an option: every command that prints rows takes it unless commands.def refuses it. Few bits are left; as takers are
      * compared whole, it is the other two together. */
-    SORTED = FILTERED | STAGED
+    SORTED = FILTERED | STAGED,
+    PAGE = 1U << 31 /* --html */
 };
 
 /* How a command answers by our rules or by another tool's definitions. */

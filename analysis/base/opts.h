@@ -131,6 +131,7 @@ struct options {
     bool exclusive;
     bool nodes, all, brief;
     char *overlay;
+    char *html;     /* path of a page */
     char *topology; /* path */
     char *et;       /* path */
     bool help, version;

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,19 +212,33 @@ void lower_case(char *to, size_t size, const char *string)
 
 /* ---- messages ---- */
 
+static pthread_mutex_t messages = PTHREAD_MUTEX_INITIALIZER; /* of `kept` */
+static struct text *kept;                                    /* receives the messages; NULL: stderr does */
+
+void complain_into(struct text *text)
+{
+    pthread_mutex_lock(&messages);
+    kept = text;
+    pthread_mutex_unlock(&messages);
+}
+
 void complain(const char *file, const char *format, ...)
 {
+    static const char program[] = "tfanalyze: ";
     struct text line = {0};
     va_list arguments;
     va_start(arguments, format);
-    text_puts(&line, "tfanalyze: ");
+    text_puts(&line, program);
     if (file) text_format(&line, "%s: ", file);
     text_vformat(&line, format, arguments);
     va_end(arguments);
     struct text shown = {0};
     text_visible(&shown, line.data, line.length); /* it may hold file names and texts of traces */
     text_puts(&shown, "\n");
-    fputs(shown.data, stderr);
+    pthread_mutex_lock(&messages);
+    if (kept) text_puts(kept, shown.data + strlen(program));
+    else fputs(shown.data, stderr);
+    pthread_mutex_unlock(&messages);
     text_free(&line);
     text_free(&shown);
 }

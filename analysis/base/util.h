@@ -101,6 +101,8 @@ void lower_case(char *to, size_t size, const char *string);
 
 /* ---- messages: `tfanalyze: FILE: what`, on stderr ---- */
 void complain(const char *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Messages go to `text` from here on, a line each and without the name of the program. NULL: to stderr. */
+void complain_into(struct text *text);
 
 /* ---- a map from 64-bit numbers to 32-bit ones ---- */
 struct map {

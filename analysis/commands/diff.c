@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "ask/diff/timing_file.h"
-#include "commands/session.h"
+#include "commands/page/page.h"
 
 struct sides {
     struct session *session;
@@ -204,6 +204,10 @@ static void print(struct sides *s)
 
 void cmd_diff(struct session *session)
 {
+    if (session->options.html) {
+        page_of_two(session);
+        return;
+    }
     struct sides *s = mem_zero(1, sizeof *s);
     s->session = session;
     diff_init(&s->diff);

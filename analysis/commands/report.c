@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ask/choice.h"
+#include "commands/page/page.h"
 #include "commands/report/report.h"
 #include "write/export_tfr.h"
 #include "write/stage_files.h"
@@ -108,6 +109,10 @@ void cmd_report(struct session *session)
 {
     struct report report = {0};
     char *directory = NULL;
+    if (session->options.html) {
+        page_of_run(session);
+        return;
+    }
     if (!session_load(session)) return;
     directory = session->options.output ? string_format("%s", session->options.output)
                                         : directory_of(session->chosen.process[0]->path);

@@ -377,6 +377,7 @@ bool session_begin_text(struct session *session)
 {
     const struct options *options = &session->options;
     bool several = options->questions > 1, json = options->format == FORMAT_JSON;
+    if (session->collects) return true;
     if (!session->answers && !out_open(&session->out, options->output)) {
         session->status = STATUS_NOTHING;
         return false;
@@ -495,7 +496,7 @@ void session_end_said(struct session *session, bool found)
         return;
     }
     session->found += found;
-    if (session->options.questions > 1) return;
+    if (session->options.questions > 1 || session->collects) return;
     if (!found) {
         out_discard(&session->out);
         session->status = STATUS_NOTHING;

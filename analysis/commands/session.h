@@ -41,6 +41,7 @@ struct session {
     size_t answers; /* number of answers begun */
     size_t found;   /* number of answers that are not empty */
     bool refused;   /* a question does not take an option: nothing is answered */
+    bool collects;  /* each answer stays in `out`, an output in memory that the caller has begun */
     int status;
 };
 

@@ -1,0 +1,17 @@
+/* page_file.h - writes a page: one HTML file with its style, its script and its data, which loads nothing.
+ *
+ * Its policy runs the page's own script and style, which it knows by their hashes, and nothing else. The data are JSON, which no
+ * browser runs. Names of a trace stand in them alone, and the script sets them as text.
+ */
+#ifndef TFA_PAGE_FILE_H
+#define TFA_PAGE_FILE_H
+
+#include "write/out.h"
+
+/* page_text.c, which scripts/gen-tables writes from the files of this folder: the page before and behind its data. */
+extern const char page_head[], page_foot[];
+
+/* Writes a page of `json`, which is valid JSON. */
+void page_write(struct out *out, const char *json, size_t length);
+
+#endif

@@ -1,0 +1,172 @@
+"""test_page - `report --html` and `diff --html`: the policy of a page, its data against the commands' answers, and what is refused."""
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+import kineto
+from conftest import ROOT, clean_environment, execute
+
+RANKS, HOST = 'hta/trace_filter', 'hta/cpu_only'
+QWEN = 'tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz'
+PAIR = 'planted/test01_moe_fused_vs_unfused'
+HOSTILE = ['</script><script>window.bad = 1</script>', '"\'><img src=x onerror="window.bad=1">', '<!--', ']]>', '\u202etxt', '\\u003c/script>', '`${window.bad=1}`', 'x' * 100000]
+
+
+class Parsed(HTMLParser):
+    """The elements of a page with their attributes, and the texts of its scripts and styles."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.texts, self.inside = [], [], None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.inside = tag if tag in ('script', 'style') else None
+        if self.inside:
+            self.texts.append((tag, dict(attrs), ''))
+
+    def handle_data(self, data):
+        if self.inside:
+            tag, attrs, before = self.texts[-1]
+            self.texts[-1] = (tag, attrs, before + data)
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+
+def ask(tfanalyze, *words, rc=0):
+    result = execute([tfanalyze, *words], clean_environment(), ROOT, 240)
+    assert result.rc == rc, result.err
+    return result
+
+
+def page_of(tfanalyze, path, *words, rc=0):
+    ask(tfanalyze, *words, '--html', path, rc=rc)
+    return path.read_text()
+
+
+def data_of(text):
+    (_, attributes, content), = [t for t in Parsed(text).texts if t[1].get('id') in ('data', 'packed')]
+    return json.loads(content if attributes['id'] == 'data' else gzip.decompress(base64.b64decode(content, validate=True)))
+
+
+def check_policy(text):
+    """The page loads nothing, and its policy names the hashes of its own style and script alone."""
+    parsed = Parsed(text)
+    policy, = [a['content'] for _, a in parsed.elements if a.get('http-equiv') == 'Content-Security-Policy']
+    rules = dict(rule.split(' ', 1) for rule in policy.split('; '))
+    own = {tag: [content for t, a, content in parsed.texts if t == tag and 'type' not in a] for tag in ('style', 'script')}
+    assert rules.pop('default-src') == rules.pop('base-uri') == rules.pop('form-action') == "'none'"
+    for tag in ('style', 'script'):
+        content, = own[tag]
+        assert rules.pop(f'{tag}-src') == f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+    assert not rules
+    names = {name for _, attributes in parsed.elements for name in attributes}
+    assert not {n for n in names if n.startswith('on') or n in ('src', 'href', 'style')}
+    assert {tag for tag, _ in parsed.elements} == {'html', 'head', 'meta', 'title', 'style', 'body', 'header', 'nav', 'main', 'noscript', 'p', 'code', 'script'}
+    return parsed
+
+
+def answers(tfanalyze, part, *inputs):
+    """What the command answers that the page names above the table."""
+    words = part['asked'].split()[1:]
+    words += ['--sort-by', SORTED[part['id']], '--top', str(part['top'])] if part['id'] in SORTED else ['--top', str(part['top'])] if part['top'] else []
+    result = execute([tfanalyze, *words, '--format', 'json', *inputs], clean_environment(), ROOT, 240)
+    assert result.rc in (0, 1, 3), result.err
+    return json.loads(result.out) if result.out else None
+
+
+SORTED = {'startup': 'own_us', 'ops': 'self_cpu_time_total', 'breakdown': 'total_us', 'roofline': 'device_us', 'hotspots': 'wall_us', 'comm': 'duration_us', 'stragglers': 'late_us', 'io': 'total_us'}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', [RANKS, HOST, QWEN])
+def test_the_data_are_the_answers(tfanalyze, shared_traces, tmp_path, name):
+    path = shared_traces / name
+    text = page_of(tfanalyze, tmp_path / 'page.html', 'report', path)
+    check_policy(text)
+    data = data_of(text)
+    assert data['kind'] == 'run' and len(data['runs']) == 1 and len(data['runs'][0]['parts']) == 16
+    for part in data['runs'][0]['parts']:
+        answer = answers(tfanalyze, part, path)
+        assert part['answer'] == answer or (not answer and not part['answer']['rows']), part['id']
+
+
+@pytest.mark.slow
+def test_two_runs(tfanalyze, shared_traces, tmp_path):
+    a, b = sorted((shared_traces / PAIR).iterdir())
+    text = page_of(tfanalyze, tmp_path / 'page.html', 'diff', a, b)
+    check_policy(text)
+    data = data_of(text)
+    for run, path in zip(data['runs'], (a, b)):
+        assert [part['id'] for part in run['parts']] == ['info', 'budget', 'advise', 'stages']
+        for part in run['parts']:
+            assert part['answer'] == answers(tfanalyze, part, path), part['id']
+    assert [part['id'] for part in data['parts']] == ['stage', 'op', 'kernel']
+    for part in data['parts']:
+        assert part['answer'] == answers(tfanalyze, part, a, b) and part['answer']['rows'], part['id']
+
+
+def hostile(path):
+    t, at = kineto.Trace(), 100
+    for i, name in enumerate(HOSTILE):
+        t.stage(name, at, 90).operator(name, at + 1, 50)
+        t.launch(name, at + 10, 5)
+        at += 100
+    return t.write(path)
+
+
+def test_hostile_names_are_data(tfanalyze, tmp_path):
+    """Names end no element: the page has the elements that every page has."""
+    path = hostile(tmp_path / 'in.json')
+    text = page_of(tfanalyze, tmp_path / 'page.html', 'report', path)
+    parsed = check_policy(text)
+    assert len([t for t in parsed.texts if t[0] == 'script']) == 2
+    names = {row['stage'] for part in data_of(text)['runs'][0]['parts'] if part['id'] == 'stages' for row in part['answer']['rows']}
+    assert {HOSTILE[0], HOSTILE[1], HOSTILE[2]} <= names
+    check_policy(page_of(tfanalyze, tmp_path / 'two.html', 'diff', path, path))
+
+
+def test_a_large_page_is_packed(tfanalyze, shared_traces, tmp_path):
+    t = kineto.Trace()
+    for i in range(400):
+        t.operator(f'operator {i} ' + 'y' * 1000, 100 + 10 * i, 5)
+    text = page_of(tfanalyze, tmp_path / 'page.html', 'report', t.write(tmp_path / 'in.json'))
+    assert 'id="packed"' in text and 'id="data"' not in text
+    rows = next(part for part in data_of(text)['runs'][0]['parts'] if part['id'] == 'ops')['answer']['rows']
+    assert len(rows) == 400
+
+
+@pytest.mark.parametrize('words, said', [(['--stage', 'x'], 'of the filters it takes --rank and --pid'), (['--top', '3'], 'of the filters'), (['--format', 'json'], 'no --format'),
+                                         (['--output', 'there'], '--output names other files')], ids=lambda v: str(v)[:12])
+def test_refused(tfanalyze, tmp_path, words, said):
+    path, page = kineto.Trace().stage('s', 0, 100).write(tmp_path / 'in.json'), tmp_path / 'page.html'
+    assert said in ask(tfanalyze, 'report', path, '--html', page, *words, rc=2).err and not page.exists()
+
+
+def test_nothing_to_draw(tfanalyze, tmp_path):
+    path, page, timing = kineto.Trace().stage('s', 0, 100).write(tmp_path / 'in.json'), tmp_path / 'page.html', tmp_path / 'timing.json'
+    timing.write_text(json.dumps({'stages': {'s': {'duration_ms': 1}}, 'total_stages_ms': 1}))
+    ask(tfanalyze, 'report', tmp_path / 'missing.json', '--html', page, rc=1)
+    ask(tfanalyze, 'report', path, '--rank', '7', '--html', page, rc=1)
+    ask(tfanalyze, 'diff', path, tmp_path / 'missing.json', '--html', page, rc=1)
+    assert 'timing.json' in ask(tfanalyze, 'diff', path, timing, '--html', page, rc=2).err
+    assert 'no --by' in ask(tfanalyze, 'diff', path, path, '--by', 'op', '--html', page, rc=2).err
+    ask(tfanalyze, 'report', path, '--html', tmp_path / 'no' / 'page.html', rc=1)
+    assert not page.exists()
+
+
+def test_the_answer_stays_on_stdout_without_a_page(tfanalyze, tmp_path):
+    """A page is instead of all files and of the screen."""
+    path = kineto.Trace().stage('s', 0, 100).write(tmp_path / 'in.json')
+    result = ask(tfanalyze, 'report', path, '--html', tmp_path / 'page.html')
+    assert result.out == '' and sorted(p.name for p in tmp_path.iterdir()) == ['in.json', 'page.html']
+    assert re.search(r'^<!DOCTYPE html>', (tmp_path / 'page.html').read_text())

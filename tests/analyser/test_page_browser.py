@@ -1,0 +1,153 @@
+"""test_page_browser - pages in Debian's chromium: every section and figure, sorting, search, keyboard, hostile names, and axe-core's rules."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from browser import DRIVER, Browser
+from conftest import clean_environment
+from test_page import HOST, PAIR, QWEN, RANKS, data_of, hostile, page_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('browser')]
+SECTIONS = ['verdict', 'findings', 'stages', 'slowest', 'operators', 'lines', 'devices', 'memory', 'collectives', 'files', 'roofline', 'startup', 'recording']
+# The table of each part whose rows the page shows as they are.
+TABLES = {'ops': 'ops', 'breakdown': 'kernels', 'roofline': 'roof-table', 'hotspots': 'hotspots', 'timeline': 'device-table', 'comm': 'comm', 'stragglers': 'stragglers', 'io': 'io', 'startup': 'startup-table',
+          'slowest': 'slowest-table', 'memory': 'memory-table', 'clocks': 'clocks', 'info': 'info'}
+
+
+@pytest.fixture(scope='module')
+def browser(tmp_path_factory):
+    if not Path(DRIVER).exists():
+        pytest.skip('chromium is not installed')
+    directory = tmp_path_factory.mktemp('chromium')
+    browser = Browser(directory / 'profile', {**clean_environment(), 'HOME': str(directory)})
+    yield browser
+    browser.close()
+
+
+def draw(browser, tfanalyze, path, *words):
+    """Writes a page and opens it; returns its data."""
+    text = page_of(tfanalyze, path, *words)
+    browser.open(path)
+    assert browser.console() == []
+    return data_of(text)
+
+
+def check_rows(shown, rows):
+    assert len(shown) == len(rows)
+    for cells, row in zip(shown, rows):
+        assert {key: row.get(key) for key in cells} == cells
+
+
+def sections(browser):
+    return browser.run('return [...document.querySelectorAll("main > section")].map((one) => one.id)')
+
+
+@pytest.mark.parametrize('name', [RANKS, HOST, QWEN])
+def test_figures_of_a_run(browser, tfanalyze, shared_traces, tmp_path, name):
+    data = draw(browser, tfanalyze, tmp_path / 'page.html', 'report', shared_traces / name)
+    parts = {part['id']: part for part in data['runs'][0]['parts']}
+    assert sections(browser) == SECTIONS
+    for part, table in TABLES.items():
+        check_rows(browser.whole(table), parts[part]['answer']['rows'])
+    ranks = {row['rank'] for row in parts['budget']['answer']['rows']}
+    leaves = {}
+    for row in parts['budget']['answer']['rows']:
+        leaves.setdefault(row['leaf'], []).append(row['us'])
+    shown = {row['leaf']: row for row in browser.whole('budget')}
+    assert set(shown) == set(leaves)
+    for leaf, times in leaves.items():
+        assert shown[leaf]['us'] == pytest.approx(sum(times) / len(ranks))
+    gains = browser.run('return [...document.querySelectorAll(".finding")].map((one) => [one.dataset.id, JSON.parse(one.dataset.value)])')
+    assert gains == [[row['id'], row['headroom_us']] for row in parts['advise']['answer']['rows']]
+    done = {}
+    for row in parts['stages']['answer']['rows']:
+        done.setdefault((row['stage'], row['parent']), []).append(row['done_us'])
+    for row in browser.whole('stage-table'):
+        assert any(row['done_us'] is None or row['done_us'] == pytest.approx(sum(times)) for (stage, _), times in done.items() if stage == row['stage'] and None not in times) or row.get('done_us') is None
+    assert len(browser.rows('stage-table')) == len(done)
+
+
+def test_figures_of_two_runs(browser, tfanalyze, shared_traces, tmp_path):
+    a, b = sorted((shared_traces / PAIR).iterdir())
+    data = draw(browser, tfanalyze, tmp_path / 'page.html', 'diff', a, b)
+    assert sections(browser) == ['verdict', 'findings', 'stages', 'operators', 'device-work', 'recording']
+    parts = {part['id']: part['answer']['rows'] for part in data['parts']}
+    check_rows(browser.whole('ops'), parts['op'])
+    check_rows(browser.whole('kernels'), parts['kernel'])
+    assert {row['stage']: row['change_us'] for row in browser.whole('stage-table')} == {row['name']: row['change_us'] for row in parts['stage']}
+    budgets = [{row['leaf']: row['us'] for row in part['answer']['rows']} for run in data['runs'] for part in run['parts'] if part['id'] == 'budget']
+    shown = {row['leaf']: row for row in browser.whole('budget')}
+    assert set(shown) == {*budgets[0], *budgets[1]}
+    for leaf, row in shown.items():
+        assert [row['a_us'], row['b_us']] == pytest.approx([budget.get(leaf, 0) for budget in budgets])
+    advice = [{row['id']: row for row in part['answer']['rows']} for run in data['runs'] for part in run['parts'] if part['id'] == 'advise']
+    gone, = browser.whole('finding-table')
+    assert (gone['id'], gone['state'], gone['predicted_us']) == ('launch-bound', 'gone', advice[0]['launch-bound']['headroom_us']) and not advice[1]
+    assert gone['measured_us'] == pytest.approx(budgets[0]['idle/launching'] - budgets[1]['idle/launching'])
+    walls = [sum(budget.values()) for budget in budgets]
+    assert browser.run('return JSON.parse(document.getElementById("gain").dataset.value)') == pytest.approx(walls[0] - walls[1], abs=1e-6)
+
+
+def test_a_finding_that_comes_or_stays(browser, tfanalyze, shared_traces, tmp_path):
+    a, b = sorted((shared_traces / PAIR).iterdir())
+    draw(browser, tfanalyze, tmp_path / 'back.html', 'diff', b, a)
+    row, = browser.whole('finding-table')
+    assert (row['state'], row.get('predicted_us'), row.get('measured_us')) == ('new', None, None) and row['headroom_b_us'] == 160
+    draw(browser, tfanalyze, tmp_path / 'same.html', 'diff', a, a)
+    row, = browser.whole('finding-table')
+    assert (row['state'], row['predicted_us'], row['measured_us'], row['headroom_b_us']) == ('stays', 160, 0, 160)
+
+
+def test_sorting_and_search(browser, tfanalyze, shared_traces, tmp_path):
+    """By keyboard alone: the heads of columns are buttons, and the search is an input."""
+    data = draw(browser, tfanalyze, tmp_path / 'page.html', 'report', shared_traces / RANKS)
+    rows = next(part for part in data['runs'][0]['parts'] if part['id'] == 'ops')['answer']['rows']
+    browser.whole('ops')
+    head = browser.driver.find_element('css selector', '#ops button[data-sort="calls"]')
+    head.send_keys(Keys.ENTER)
+    assert [row['calls'] for row in browser.rows('ops')] == sorted((row['calls'] for row in rows), reverse=True)
+    assert browser.run('return document.querySelector("#ops th[data-key=calls]").getAttribute("aria-sort")') == 'descending'
+    head.send_keys(Keys.ENTER)
+    assert [row['calls'] for row in browser.rows('ops')] == sorted(row['calls'] for row in rows)
+    browser.driver.find_element('css selector', 'input[aria-label="search ops"]').send_keys('addmm')
+    found = [row['name'] for row in browser.rows('ops')]
+    assert len(found) == sum('addmm' in json.dumps([row['name'], row['shapes']]).lower() for row in rows) > 0
+    finding = browser.driver.find_element('css selector', '.finding summary')
+    finding.send_keys(Keys.ENTER)
+    browser.until('document.querySelector(".finding").open')
+
+
+def test_hostile_names_are_text(browser, tfanalyze, tmp_path):
+    """Nothing of a name runs, and the policy refuses a script and a style that are put into the page."""
+    path = hostile(tmp_path / 'in.json')
+    for words in (['report', path], ['diff', path, path]):
+        draw(browser, tfanalyze, tmp_path / f'{words[0]}.html', *words)
+        assert browser.run('return [window.bad === undefined, document.images.length, document.scripts.length]') == [True, 0, 2]
+        assert '</script><script>window.bad = 1</script>' in [row['stage'] for row in browser.whole('stage-table')]
+    browser.run('''window.refused = []; document.addEventListener('securitypolicyviolation', (event) => window.refused.push(event.effectiveDirective));
+        const script = document.createElement('script'); script.textContent = 'window.bad = 1'; document.body.append(script);
+        const image = document.createElement('img'); image.src = 'file:///x.png'; document.body.append(image);''')
+    browser.until('window.refused.length === 2')
+    assert sorted(browser.run('return window.refused')) == ['img-src', 'script-src-elem'] and browser.run('return window.bad === undefined')
+    browser.console()
+
+
+@pytest.mark.parametrize('scheme', ['light', 'dark'])
+@pytest.mark.parametrize('kind', ['run', 'diff'])
+def test_everybody_can_use_it(browser, tfanalyze, shared_traces, tmp_path, kind, scheme):
+    """axe-core finds nothing, in both colour schemes; 400 px wide the page itself is not wider than the screen."""
+    words = ['report', shared_traces / RANKS] if kind == 'run' else ['diff', *sorted((shared_traces / PAIR).iterdir())]
+    browser.devtools('Emulation.setEmulatedMedia', features=[{'name': 'prefers-color-scheme', 'value': scheme}])
+    draw(browser, tfanalyze, tmp_path / 'page.html', *words)
+    browser.run('document.querySelectorAll("details").forEach((one) => { one.open = true; })')
+    browser.run(Path(importlib.util.find_spec('axe_core_python').origin).with_name('axe.min.js').read_text())
+    found = browser.driver.execute_async_script('const done = arguments[0]; axe.run().then((found) => done(found.violations.map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 120))])));')
+    assert found == []
+    browser.devtools('Emulation.setDeviceMetricsOverride', width=400, height=800, deviceScaleFactor=1, mobile=True)
+    width = browser.run('return document.documentElement.scrollWidth')
+    browser.devtools('Emulation.clearDeviceMetricsOverride')
+    assert width <= 400
