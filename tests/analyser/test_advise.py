@@ -96,6 +96,18 @@ def test_headrooms_fit_into_the_leaves(tfanalyze, shared_traces, name):
     assert [r['headroom_us'] for r in first] == sorted((r['headroom_us'] for r in first), reverse=True)
 
 
+def test_the_stage_of_a_late_rank(tfanalyze, shared_traces):
+    """It is where the rank was late by the longest time, whichever rank was read first."""
+    ranks = sorted((shared_traces / 'hta/trace_filter').iterdir())
+    rows, late = ask(tfanalyze, 'stragglers', *ranks)['rows'], {}
+    for row in rows:
+        if row['rank'] == 1:
+            late[row['stage']] = late.get(row['stage'], 0) + row['late_us']
+    for inputs in (ranks, ranks[::-1]):
+        found, = [row for row in ask(tfanalyze, 'advise', *inputs, '--jobs', '1')['rows'] if row['id'] == 'late-rank-host']
+        assert (found['rank'], found['stage']) == (1, max(late, key=late.get))
+
+
 def test_what_is_missing_is_not_healthy(tfanalyze, shared_traces, tmp_path):
     """A trace that is cut, and a rank of a larger job, are named among what was not judged."""
     assert {'other ranks', 'files', 'time that nothing explains'} <= {row['what'] for row in ask(tfanalyze, 'advise', shared_traces / RANKS)['totals']['not_judged']}

@@ -50,6 +50,13 @@ static int by_rank(const void *a, const void *b)
     return by_number(x->rank, y->rank);
 }
 
+static int by_rank_and_stage(const void *a, const void *b)
+{
+    const struct late *x = a, *y = b;
+    int order = by_number(x->rank, y->rank);
+    return order ? order : by_number(x->stage, y->stage);
+}
+
 static int longest_first(const void *a, const void *b, void *names)
 {
     const struct late *x = a, *y = b;
@@ -86,8 +93,26 @@ static size_t join_late(struct late *late, size_t count, int (*order)(const void
     return kept;
 }
 
+/* Returns the stage in which the rank was late by the longest time. Numbers of names depend on which thread read first, so that
+ * the texts decide between equal times. */
+static uint32_t find_stage(const struct late *late, size_t count, int64_t rank, const struct names *names)
+{
+    struct late *by_stages = mem_zero(count, sizeof *by_stages);
+    const struct late *most = NULL;
+    memcpy(by_stages, late, count * sizeof *by_stages);
+    size_t stages = join_late(by_stages, count, by_rank_and_stage);
+    for (size_t i = 0; i < stages; i++) {
+        by_stages[i].step = UNKNOWN_NUMBER; /* of several steps */
+        if (by_stages[i].rank != rank) continue;
+        if (!most || longest_first(&by_stages[i], most, (void *)names) < 0) most = &by_stages[i];
+    }
+    uint32_t stage = most->stage;
+    free(by_stages);
+    return stage;
+}
+
 /* Finds the rank that was late by the longest time in all. */
-static struct late find_most(const struct late *late, size_t count, int64_t skew)
+static struct late find_most(const struct late *late, size_t count, int64_t skew, const struct names *names)
 {
     struct late *by_ranks = mem_zero(count, sizeof *by_ranks);
     if (count) memcpy(by_ranks, late, count * sizeof *by_ranks);
@@ -95,6 +120,7 @@ static struct late find_most(const struct late *late, size_t count, int64_t skew
     struct late most = {.rank = UNKNOWN_NUMBER};
     for (size_t i = 0; i < ranks; i++)
         if (by_ranks[i].time > most.time) most = by_ranks[i];
+    if (most.rank != UNKNOWN_NUMBER) most.stage = find_stage(late, count, most.rank, names);
     most.skew = skew;
     free(by_ranks);
     return most;
@@ -115,7 +141,7 @@ void lates_make(struct lates *lates, const struct comm_rows *rows, const struct 
     if (!lates->count) return;
     share_skew(lates->late, lates->count);
     lates->count = join_late(lates->late, lates->count, by_place);
-    lates->most = find_most(lates->late, lates->count, skew);
+    lates->most = find_most(lates->late, lates->count, skew, names);
     qsort_r(lates->late, lates->count, sizeof *lates->late, longest_first, (void *)names);
 }
 

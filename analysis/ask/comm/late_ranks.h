@@ -19,7 +19,7 @@ struct late {
 struct lates {
     struct late *late; /* by step and stage of the late rank's call, the longest time first */
     size_t count, capacity;
-    struct late most;     /* the rank with the longest time in all steps and stages; rank UNKNOWN_NUMBER: none */
+    struct late most;     /* the rank with the longest time in all, and its worst stage; rank UNKNOWN_NUMBER: none */
     uint64_t collectives; /* that could be judged */
 };
 
