@@ -47,7 +47,7 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("stage cpu");
+    TCase *tests = tcase_create("stage_cpu");
     tcase_add_test(tests, times_follow_the_clock);
     tcase_add_test(tests, most_need_no_reading);
     return unit_run(tests);
