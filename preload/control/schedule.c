@@ -386,3 +386,13 @@ void tfi_schedule_awake(struct tfi_thread *t)
     tfi_unlock(&now.lock);
     if (watched()) tfi_background_start();
 }
+
+#ifdef TFI_TEST_HOOKS
+TFI_EXPORT bool tfi_test_is_recording(void);
+
+/* Programs of the tests wait until recording is on or off. */
+TFI_EXPORT bool tfi_test_is_recording(void)
+{
+    return tfi_recording(TFI_RECORDING_ANY);
+}
+#endif

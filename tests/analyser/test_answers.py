@@ -290,7 +290,7 @@ def test_a_name_that_explodes(analyze, tmp_path):
         return f'S{digits}_'
     name = '_Z1f1AIiiE' + ''.join(f'S_I{reference(k + 1)}{reference(k + 1)}E' for k in range(40))
     t = Trace().kernel(name, 1, 1, 1).kernel('_Z1gPKci', 5, 1, 2)
-    rows = analyze('breakdown', written(tmp_path, t), timeout=10)['rows']
+    rows = analyze('breakdown', written(tmp_path, t))['rows']
     assert {row['name'] for row in rows} == {name, 'g(char const*, int)'}
 
 

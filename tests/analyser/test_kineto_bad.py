@@ -281,7 +281,7 @@ def test_one_id_for_all(analyze, tmp_path):
             out.write(call.replace('"ts":10', f'"ts":{i * 10}') + ',')
             out.write(kernel.replace('"ts":10', f'"ts":{i * 10 + 5}') + ',')
         out.write(ONE + ']}')
-    rows = analyze('breakdown', tmp_path / 'trace.json', timeout=30)['rows']
+    rows = analyze('breakdown', tmp_path / 'trace.json')['rows']
     assert [(r['stage'], r['calls']) for r in rows] == [('(run)', count + 1)]
 
 

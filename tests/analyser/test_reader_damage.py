@@ -192,7 +192,7 @@ def test_hostile_sizes(tmp_path, tfanalyze, tfanalyze_asan, name):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
     for command in (['info', '--format', 'json'], ['stages'], ['dump'], ['export', 'chrome']):
-        result = subprocess.run([tfanalyze, *command, path], capture_output=True, preexec_fn=limit, timeout=30)
+        result = subprocess.run([tfanalyze, *command, path], capture_output=True, preexec_fn=limit, timeout=100)
         assert result.returncode == 3, result.stderr
         checked = subprocess.run([tfanalyze_asan, *command, path], capture_output=True, timeout=60)
         assert (checked.returncode, checked.stdout, checked.stderr) == (3, result.stdout, result.stderr)

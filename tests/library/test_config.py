@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 import scripted
-from conftest import CLOSING, ROOT, clean_environment
+from conftest import CLOSING, COMMAND_TIMEOUT, ROOT, clean_environment
 from scripted import called, only, stages
 
 STEPS = 'push=a call=1 pop'
@@ -98,7 +98,7 @@ def test_one_warning_of_processes_that_start_together(victim, testlib, tmp_path)
     env = dict(clean_environment(), LD_PRELOAD=str(testlib), TFI_OUTPUT_DIR=str(tmp_path / 'run'), TFI_MAX_MB='abc')
     processes = [subprocess.Popen([victim('script'), *STEPS.split(), 'wait=300'], env=dict(env, RANK=str(i)), text=True,
                                   stderr=subprocess.PIPE) for i in range(3)]
-    lines = [line for p in processes for line in CLOSING.sub('', p.communicate(timeout=30)[1]).splitlines()]
+    lines = [line for p in processes for line in CLOSING.sub('', p.communicate(timeout=COMMAND_TIMEOUT)[1]).splitlines()]
     assert len(list((tmp_path / 'run').glob('*.tfr'))) == 3
     assert len(lines) == 1, lines
 

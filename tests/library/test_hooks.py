@@ -9,7 +9,7 @@ import time
 import pytest
 
 import scripted
-from conftest import ROOT, clean_environment, execute
+from conftest import COMMAND_TIMEOUT, ROOT, clean_environment, execute
 from scripted import called, calls, only
 
 SIGNED = 1 << 64
@@ -218,7 +218,8 @@ def hanging(victim, testlib, tmp_path):
         env = dict(clean_environment(), LD_PRELOAD=str(testlib), TFI_OUTPUT_DIR=str(tmp_path / 'run'))
         process = subprocess.Popen([victim('script'), *steps], env=env, cwd=tmp_path)
         processes.append(process)
-        for _ in range(200):
+        end = time.monotonic() + COMMAND_TIMEOUT
+        while time.monotonic() < end:
             for path in (tmp_path / 'run').glob('*.live'):
                 found = scripted.slots(path) if path.read_bytes()[:7] == b'TFILIVE' else {}
                 if process.pid in found and ready(found[process.pid]):

@@ -322,7 +322,7 @@ int main(void)
 
 def test_blocks_of_libc_with_a_lock_held(run, analyze, preload, tmp_path):
     compiled(tmp_path, main=LOCKED)
-    result = run([tmp_path / 'main'], {**MEM, 'TFI_HOST_ALLOC_KB': 1}, preload=preload(), timeout=20)
+    result = run([tmp_path / 'main'], {**MEM, 'TFI_HOST_ALLOC_KB': 1}, preload=preload())
     assert result.rc == 0 and not result.err
     assert len([r for r in rows_of(analyze, result.dir) if r['stage'] == 'work']) > 80
 

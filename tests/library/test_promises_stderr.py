@@ -52,5 +52,5 @@ def test_lines_arrive(run, victim, tmp_path):
 def test_background_job_on_a_terminal_that_stops_them(run, victim, tmp_path):
     """`stty tostop` stops background jobs that write; our message does not stop a silent program."""
     inner = f'set -m; stty tostop; {victim("stderr")} plain {tmp_path}/gone >out & wait $!; echo status $?'
-    result = run(['script', '-qec', f'bash -c {inner!r}', '/dev/null'], MOMENTS['awake'], timeout=30)
+    result = run(['script', '-qec', f'bash -c {inner!r}', '/dev/null'], MOMENTS['awake'])
     assert 'status 5' in result.out, result.out

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import scripted
-from conftest import BUILD, CLOSING, ROOT, built, clean_environment, execute
+from conftest import BUILD, CLOSING, COMMAND_TIMEOUT, ROOT, built, clean_environment, execute
 from scripted import called, only, slots, stages
 
 pytestmark = pytest.mark.slow
@@ -270,7 +270,7 @@ def test_two_users_at_once_in_one_directory(public):
                                                'wait=300', 'call=1', 'pop', 'say=done']), env=env, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True) for user in USERS for _ in range(3)]
     for process in running:
-        said, err = process.communicate(timeout=60)
+        said, err = process.communicate(timeout=COMMAND_TIMEOUT)
         assert (said, CLOSING.sub('', err), process.returncode) == ('done\n', '', 0)
     traces = [path for path in owners(out) if path.suffix == '.tfr']
     assert sorted(path.stat().st_uid for path in traces) == sorted(USERS * 3)
@@ -299,14 +299,13 @@ def test_a_user_cannot_cut_a_live_file_by_accident(run, public):
 # ---- stopped processes and little memory ----
 
 def stopped_for(run_environment, victim, tmp_path, seconds):
-    """Stops a program with two busy threads, reads its live file meanwhile, and lets it continue to its end."""
+    """Stops a program with two threads, reads its live file meanwhile, and lets it continue to its end."""
     env = dict(run_environment, TFI_OUTPUT_DIR=str(tmp_path / 'run'))
-    process = subprocess.Popen([victim('script'), 'push=before', 'call=1', 'pop', 'say=ready', 'push=stopped', 'a.wait=300', 'wait=300', 'call=2',
+    process = subprocess.Popen([victim('script'), 'push=before', 'call=1', 'pop', 'push=stopped', 'a.say=ready', 'read', 'call=2',
                                 'a.call=3', 'pop', *['push=after', 'call=4', 'pop'] * 2000, 'say=end'], env=env,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == 'ready\n'
-        time.sleep(0.1)
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         live = only(list((tmp_path / 'run').glob('*.live')))
@@ -318,7 +317,7 @@ def stopped_for(run_environment, victim, tmp_path, seconds):
         assert only(json.loads(info.out)['rows'])['events']['range_end'] == 1
         time.sleep(seconds)
         process.send_signal(signal.SIGCONT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate('\n', timeout=COMMAND_TIMEOUT)
     finally:
         process.kill()
     assert (out, CLOSING.sub('', err), process.returncode) == ('end\n', '', 0)
@@ -336,7 +335,7 @@ def check_stopped(watched_environment, victim, tmp_path, analyze, seconds):
     stopped_for(watched_environment, victim, tmp_path, seconds)
     rows = {row['stage']: row for row in analyze('stages', tmp_path / 'run')['rows']}
     assert rows['stopped']['host_us'] >= seconds * 1e6
-    assert rows['after']['calls'] == 2000 and rows['after']['max_us'] < seconds * 1e6
+    assert rows['after']['calls'] == 2000 and rows['after']['max_us'] < rows['stopped']['host_us']
 
 
 @pytest.mark.slow

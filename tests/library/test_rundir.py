@@ -162,7 +162,7 @@ def test_an_obstacle_at_a_notes_name_stops_no_job(run, victim, tmp_path, marker,
     precious.write_text('precious')
     PLANTED[planted](directory / marker, precious)
     env = {'TFI_OUTPUT_DIR': None, 'TFI_RUN_DIR': f'{directory}//1-token', 'ENABLE_PROFILER_NAMES': 'a,nothing'}
-    result = run([victim('script'), *STEPS.split()], env, preload='test', timeout=20)
+    result = run([victim('script'), *STEPS.split()], env, preload='test')
     assert result.rc == 0 and len(list(tmp_path.rglob('*.tfr'))) == 1
     assert precious.read_text() == 'precious' and not (tmp_path / 'made').exists()
 
@@ -282,7 +282,7 @@ def test_timing(script):
 def test_recursion_counts_once(script):
     said = timing(script('push=r wait=20 push=r wait=20 push=x push=r wait=20 pop pop pop pop'))
     assert said['stages']['r']['calls'] == 3 and said['stages']['x']['calls'] == 1
-    assert 60 <= said['stages']['r']['host_ms'] < 100
+    assert 60 <= said['stages']['r']['host_ms'] <= said['wall_clock_ms']
 
 
 def test_times_of_threads_add_up(script):

@@ -175,7 +175,7 @@ def test_delay(play):
 
 @pytest.mark.slow
 def test_delay_and_duration(play):
-    trace = play('call=1 wait=2500 call=2 wait=3500 call=3 push=a call=4 pop', {'TFI_CAPTURE': 'delay=2,duration=3'})
+    trace = play('call=1 until=on call=2 until=off call=3 push=a call=4 pop', {'TFI_CAPTURE': 'delay=2,duration=3'})
     assert called(trace) == [2] and stages(trace) == ['a']
     changes = sorted((r for r in trace.records if r.kind == 'recording'), key=lambda r: r.values['time'])
     assert [r.values['state'] for r in changes] == [OFF, ON, OFF]
@@ -191,10 +191,10 @@ def test_the_same_delay_in_a_forked_process(script):
 @pytest.fixture
 def device(run, tmp_path):
     """device(steps, env) -> the trace of the CUPTI client on the simulated GPU."""
-    def device(words, env):
+    def device(words, env, preload=True):
         shutil.rmtree(tmp_path / 'run', ignore_errors=True)
         full = {'LD_LIBRARY_PATH': BUILD / 'simgpu', **env}
-        result = run([built(BUILD / 'victims_gpu' / 'cupti_client'), *words.split()], full)
+        result = run([built(BUILD / 'victims_gpu' / 'cupti_client'), *words.split()], full, preload=preload)
         assert result.rc == 0 and 'tfinject:' not in result.err, result.err
         return only(scripted.traces(result.dir))
     return device
@@ -221,8 +221,8 @@ def test_between_profiler_start_and_stop(device):
 
 @pytest.mark.slow
 def test_duration_from_profiler_start(device):
-    trace = device('init kernel=3 profile=start kernel=5 sleep=4500 kernel=2 profile=stop kernel=1 profile=start kernel=4 sync',
-                   {'TFI_CAPTURE': 'cudaProfilerApi,duration=3'})
+    trace = device('init kernel=3 profile=start kernel=5 unrecorded kernel=2 profile=stop kernel=1 profile=start kernel=4 sync',
+                   {'TFI_CAPTURE': 'cudaProfilerApi,duration=3'}, preload='test')
     assert launches(trace) == (9, 9, 9)
 
 
@@ -241,12 +241,12 @@ def test_device_records_by_schedule(device):
 # ---- triggers ----
 
 KILL = 'system=kill -10 $PPID'
-NOTICED = 'wait=2000'  # until the background thread notices the end; calls look only while recording is off
+ON_AGAIN, NOTICED = 'until=on', 'until=off'  # the background thread notices both; calls look only while recording is off
 
 
 @pytest.mark.slow
 def test_signal(play):
-    trace = play(['push=a', 'call=1', KILL, 'wait=400', 'call=2', KILL, NOTICED, 'call=3', KILL, 'wait=400', 'call=4', 'pop'],
+    trace = play(['push=a', 'call=1', KILL, ON_AGAIN, 'call=2', KILL, NOTICED, 'call=3', KILL, ON_AGAIN, 'call=4', 'pop'],
                  {'TFI_TRIGGER': 'signal:10'})
     assert called(trace) == [2, 4] and stages(trace) == ['a']
     assert [(s, c) for s, _, _, c in switches(trace)] == [(OFF, 'signal'), (ON, 'signal'), (OFF, 'signal'), (ON, 'signal')]
@@ -323,8 +323,8 @@ def tell(path, text):
 @pytest.mark.slow
 def test_file(play, tmp_path):
     path = tmp_path / 'switch'
-    trace = play(['push=a', 'call=1', tell(path, 'on'), 'wait=400', 'call=2', tell(path, 'off'), NOTICED, 'call=3',
-                  tell(path, '-ops'), 'wait=400', 'call=4', f'system=rm {path}', NOTICED, 'call=5', 'pop'],
+    trace = play(['push=a', 'call=1', tell(path, 'on'), ON_AGAIN, 'call=2', tell(path, 'off'), NOTICED, 'call=3',
+                  tell(path, '-ops'), ON_AGAIN, 'call=4', f'system=rm {path}', NOTICED, 'call=5', 'pop'],
                  {'TFI_TRIGGER': f'file:{path}'})
     assert called(trace) == [2, 4]
     assert [(s, c) for s, _, _, c in switches(trace)] == [(OFF, 'file'), (ON, 'file'), (OFF, 'file'), (ON, 'file'), (OFF, 'file')]

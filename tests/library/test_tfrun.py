@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import BUILD, ROOT, built, clean_environment
+from conftest import BUILD, COMMAND_TIMEOUT, ROOT, built, clean_environment
 
 TFRUN = ROOT / 'scripts' / 'tfrun'
 SHOW = [sys.executable, '-c', 'import json, os; print(json.dumps(dict(os.environ)))']
@@ -237,7 +237,7 @@ count = []
 for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
     signal.signal(s, got)
 print('ready', flush=True)
-end = time.monotonic() + 10
+end = time.monotonic() + 100
 while not count and time.monotonic() < end:
     time.sleep(0.02)
 time.sleep(0.3)
@@ -251,7 +251,7 @@ def test_passes_signals_on(lib, tmp_path, number):
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout.readline() == 'ready\n'
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=COMMAND_TIMEOUT)
     assert (out, process.returncode) == (number.name + '\n', 41), err
 
 
@@ -260,8 +260,8 @@ def test_a_signal_from_the_terminal_arrives_once(lib, tmp_path):
     if pid == 0:
         os.chdir(tmp_path)
         os.execve(TFRUN, [str(TFRUN), '--', sys.executable, '-c', SLEEPER], clean_environment())
-    text, typed, end = b'', False, time.monotonic() + 30
-    while time.monotonic() < end:
+    text, typed = b'', False
+    while True:  # until the terminal is closed: the program ends by itself
         try:
             text += os.read(terminal, 4096)
         except OSError:

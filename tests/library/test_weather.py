@@ -13,6 +13,8 @@ import time
 
 import pytest
 
+from conftest import COMMAND_TIMEOUT
+
 pytestmark = pytest.mark.slow
 
 SAYS_NOTHING, SAYS_ONE_LINE = 0, 1
@@ -124,9 +126,8 @@ def test_daemon(run, victim, analyze, tmp_path):
     log = tmp_path / 'log'
     result = run([victim('weather'), 'daemon'], {'WEATHER_LOG': log}, preload='test')
     assert (result.rc, result.err) == (0, '')
-    for _ in range(100):
-        if log.read_text().count('\n') == 2 and not list(result.dir.glob('*.live')):
-            break
+    end = time.monotonic() + COMMAND_TIMEOUT
+    while (log.read_text().count('\n') < 2 or list(result.dir.glob('*.live'))) and time.monotonic() < end:
         time.sleep(0.05)
     found = {row['pid']: row['events']['call'] for row in analyze('info', result.dir)['rows']}
     assert found == dict(map(int, line.split()) for line in log.read_text().splitlines())

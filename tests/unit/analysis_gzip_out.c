@@ -158,7 +158,7 @@ END_TEST
 int main(void)
 {
     TCase *tests = tcase_create("gzip_out");
-    tcase_set_timeout(tests, 20);
+    tcase_set_timeout(tests, 100);
     tcase_add_loop_test(tests, it_inflates_to_what_was_written, 0, 60);
     tcase_add_loop_test(tests, files_side_by_side_stay_apart, 0, 8);
     tcase_add_loop_test(tests, an_error_stays_with_its_file, 0, 4);

@@ -4,12 +4,13 @@
  * push, pop, start, end (VALUE is the number of the start, from 0), mark, nvtx_push, nvtx_pop, call (VALUE is
  * dummy_add's argument), sleep (in dummy_sleep, milliseconds), wait (outside it), exit (ends the thread), set, unset,
  * clear, chdir, system, child ... parent (a forked child runs the steps in between and ends), kill (SIGKILL), dlopen,
- * dlclose, inject, say, pid.
+ * dlclose, inject, say, pid, until (VALUE is on or off: waits until the library records, or does not), read (a line).
  */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,22 @@ static void say(const char *text)
 {
     printf("%s\n", text);
     fflush(stdout);
+}
+
+extern bool tfi_test_is_recording(void) __attribute__((weak));
+
+/* Waits until the library records, or does not: its background thread notices that by itself. */
+static void wait_until(const char *state)
+{
+    bool on = strcmp(state, "on") == 0;
+    while (tfi_test_is_recording && tfi_test_is_recording() != on) usleep(1000);
+}
+
+/* Waits for a line on stdin. */
+static void wait_for_line(void)
+{
+    char c = 0;
+    while (c != '\n' && read(0, &c, 1) == 1) continue;
 }
 
 static int ranges(const char *verb, const char *value)
@@ -70,6 +87,8 @@ static void step(const char *verb, char *value)
     if (!strcmp(verb, "call")) dummy_add(atol(value));
     else if (!strcmp(verb, "sleep")) dummy_sleep((unsigned)atoi(value));
     else if (!strcmp(verb, "wait")) usleep((useconds_t)atoi(value) * 1000);
+    else if (!strcmp(verb, "until")) wait_until(value);
+    else if (!strcmp(verb, "read")) wait_for_line();
     else if (!strcmp(verb, "kill")) raise(SIGKILL);
     else if (!strcmp(verb, "dlopen")) handle = dlopen(value, RTLD_NOW | RTLD_LOCAL);
     else if (!strcmp(verb, "dlclose")) dlclose(handle);

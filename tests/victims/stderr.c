@@ -102,7 +102,7 @@ int main(int argc, char **argv)
     char command[4200];
     sigset_t set;
     if (argc < 3) return 2;
-    alarm(20);
+    alarm(100);
     sigemptyset(&set);
     sigaddset(&set, SIGPIPE);
     if (argc > 3) pthread_sigmask(SIG_BLOCK, &set, NULL); /* a signal of the program's own is pending */

@@ -19,6 +19,8 @@
 #include "../simgpu/cupti_v2.h"
 #include "tfinject.h"
 
+extern bool tfi_test_is_recording(void) __attribute__((weak));
+
 /* Some packages of CUDA's headers lack the header of these. */
 CUresult CUDAAPI cuProfilerStart(void);
 CUresult CUDAAPI cuProfilerStop(void);
@@ -495,6 +497,7 @@ static void step_driver(const char *step, const char *value)
     if (strcmp(step, "sync") == 0) CUDA(cuCtxSynchronize());
     if (strcmp(step, "streamsync") == 0) CUDA(cuStreamSynchronize(stream));
     if (strcmp(step, "sleep") == 0) usleep((useconds_t)atoi(value) * 1000);
+    while (strcmp(step, "unrecorded") == 0 && tfi_test_is_recording && tfi_test_is_recording()) usleep(1000);
     if (strcmp(step, "ids") == 0) ids(value);
     if (strcmp(step, "runtime") == 0) runtime(value);
     if (strcmp(step, "fork") == 0) fork_here();
