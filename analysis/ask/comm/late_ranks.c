@@ -98,17 +98,16 @@ static size_t join_late(struct late *late, size_t count, int (*order)(const void
 static uint32_t find_stage(const struct late *late, size_t count, int64_t rank, const struct names *names)
 {
     struct late *by_stages = mem_zero(count, sizeof *by_stages);
-    const struct late *most = NULL;
+    struct late most = {.time = -1}; /* less than any lateness */
     memcpy(by_stages, late, count * sizeof *by_stages);
     size_t stages = join_late(by_stages, count, by_rank_and_stage);
     for (size_t i = 0; i < stages; i++) {
         by_stages[i].step = UNKNOWN_NUMBER; /* of several steps */
         if (by_stages[i].rank != rank) continue;
-        if (!most || longest_first(&by_stages[i], most, (void *)names) < 0) most = &by_stages[i];
+        if (most.time < 0 || longest_first(&by_stages[i], &most, (void *)names) < 0) most = by_stages[i];
     }
-    uint32_t stage = most->stage;
     free(by_stages);
-    return stage;
+    return most.stage;
 }
 
 /* Finds the rank that was late by the longest time in all. */
