@@ -442,6 +442,7 @@ static void find_captures(struct attribution *a, const struct stretches *stages,
     for (int stage = 0; stage < 2; stage++) {
         points->count = 0;
         for (size_t i = 0; i < g->nodes; i++) {
+            if (g->node[i].thread == NO_THREAD) continue;
             a->node[i].time = g->node[i].time;
             points_add(points, g->node[i].thread, g->node[i].time, (uint32_t)i);
         }
@@ -449,12 +450,14 @@ static void find_captures(struct attribution *a, const struct stretches *stages,
         else sweep(operators, points, set_node_operator, a);
     }
     graph_finder_init(&finder, a->process);
-    for (size_t i = 0; i < g->works; i++) {
-        if (graph_node_of(a->process, i)) {
-            a->captured[i] = graph_captured(&finder, i, a->work[i].time);
-            a->replayed++;
-            a->uncaptured += a->captured[i] == NO_PLACE;
-        }
+    for (size_t i = 0; i < works; i++) {
+        bool is_replayed = g->matched ? g->matched[i] != (uint32_t)NOT_REPLAYED : graph_node_of(a->process, i) != 0;
+        if (!is_replayed) continue;
+        if (!g->matched) a->captured[i] = graph_captured(&finder, i, a->work[i].time);
+        else if (g->matched[i] != (uint32_t)NOT_MATCHED) a->captured[i] = g->matched[i];
+        a->replayed++;
+        if (a->captured[i] == NO_PLACE) a->uncaptured++;
+        else a->by_order += g->node[a->captured[i]].by_order;
     }
     graph_finder_free(&finder);
 }
@@ -493,7 +496,7 @@ void attribute(struct attribution *a, const struct process *process, struct need
         settle_overruns(a);
     }
     find_stages(a, &stages, &operators, &points, a->work);
-    if (process->graphs.nodes) find_captures(a, &stages, &operators, &points);
+    if (process->graphs.nodes || process->graphs.matched) find_captures(a, &stages, &operators, &points);
     if (needs.stages_of_spans) {
         const struct spans *s = &process->spans;
         const struct blocks *b = &process->blocks;

@@ -42,6 +42,7 @@ struct attribution {
     uint64_t unlinked;          /* works without a launch and without an operator */
     uint64_t replayed;          /* works that were graph nodes; counted only in traces that record captures */
     uint64_t uncaptured;        /* replayed works whose captured node is unknown */
+    uint64_t by_order;          /* replayed works whose node was found by the order of calls without names */
     uint64_t doubled;           /* correlation ids shared by several calls */
 };
 

@@ -42,12 +42,13 @@ enum {
     HELP = 1 << 26,         /* the command reads no trace: its arguments are words */
     ALL = 1 << 27,          /* of an option: every command but `help` takes it */
     FILTERED = 1 << 28,     /* of a filter: every command takes it unless commands.def refuses it */
-    STAGED = 1 << 29,       /* of an option: every command that takes --stage takes it */
+    REPLAYS = 1 << 29,      /* --graph-capture */
     PLACES = 1 << 30,
-    /* Of an option: every command that prints rows takes it unless commands.def refuses it. Few bits are left; as takers are
-     * compared whole, it is the other two together. */
-    SORTED = FILTERED | STAGED,
-    PAGE = 1U << 31 /* --html */
+    PAGE = 1U << 31, /* --html */
+    /* Of an option: every command that takes --stage takes it; every command that prints rows takes it unless commands.def
+     * refuses it. No bit is left; as takers are compared whole, each is two others together. */
+    STAGED = FILTERED | ALL,
+    SORTED = FILTERED | ROWS
 };
 
 /* How a command answers by our rules or by another tool's definitions. */

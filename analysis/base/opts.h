@@ -123,7 +123,7 @@ struct options {
     int64_t row_limit; /* 0: not given, -1: all */
     enum name_style names;
     enum stage_name_style stage_names;
-    struct strings_list stage, communication;
+    struct strings_list stage, communication, graph_capture;
     char *budget, *write_budget; /* paths */
     double from, to;             /* seconds; NAN: not given */
     uint64_t top;                /* 0: all */

@@ -83,6 +83,7 @@ static void emit_sums(struct breakdown *b)
     emit_count(e, "without_launch", b->sums.unlinked);
     emit_count(e, "replayed", b->sums.replayed);
     emit_count(e, "replayed_unknown", b->sums.uncaptured);
+    emit_count(e, "replayed_by_order", b->sums.by_order);
 }
 
 void breakdown_answer(struct session *session, const struct breakdown_rules *rules)
@@ -109,7 +110,8 @@ void breakdown_answer(struct session *session, const struct breakdown_rules *rul
 
 struct needs breakdown_needs(const struct options *options)
 {
-    return needs_union(work_needs(options), (struct needs){.operators_of_work = options->group_by == GROUP_OP});
+    return needs_union(work_needs(options),
+                       (struct needs){.operators_of_work = options->group_by == GROUP_OP, .captures = true});
 }
 
 void cmd_breakdown(struct session *session)

@@ -12,6 +12,7 @@
 #include "commands/session_notes.h"
 #include "model/needs/guard.h"
 #include "model/ranges/step_ranges.h"
+#include "model/replays/capture_files.h"
 
 /* ---- summaries ---- */
 
@@ -277,6 +278,8 @@ static void read_inputs(struct session *session, const struct reading *reading)
     session_inputs(session);
     for (size_t i = 0; i < ARRAY_SIZE(narrow_kinds); i++) leave_out(session, &narrow_kinds[i]);
     summaries_init(session);
+    if (reading->needs.captures && !captures_read(&session->captures, options, &session->inputs, &session->model.names))
+        session_spoil(session);
     inputs_read(&session->inputs, &session->model, reading);
     summaries_reserve(session);
 }
@@ -288,6 +291,7 @@ static bool load(struct session *session, struct needs needs)
     reading.jobs = (unsigned)MIN(options->jobs, 256);
     reading.take = summaries_suffice(session) ? summarise_alone : NULL;
     reading.argument = session;
+    reading.captures = &session->captures;
     read_inputs(session, &reading);
     session_say_unusable(session);
     if (!session->model.processes) {
@@ -350,7 +354,8 @@ static void note_unread(struct session *session, const struct process *process, 
 bool session_read_again(struct session *session, const struct process *process, const struct again *again,
                         session_taker *take, void *argument)
 {
-    const struct reading reading = {.needs = part_needs(&session->options, again->needs), .jobs = 1};
+    const struct reading reading = {
+        .needs = part_needs(&session->options, again->needs), .jobs = 1, .captures = &session->captures};
     struct inputs one = {0};
     struct selection chosen;
     struct model model;
@@ -531,6 +536,7 @@ void session_free(struct session *session)
     free(session->walls);
     inputs_free(&session->inputs);
     model_free(&session->model);
+    captures_free(&session->captures);
     selection_free(&session->chosen);
     if (!session->borrows_options) options_free(&session->options);
     *session = (struct session){.status = session->status};

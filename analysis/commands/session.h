@@ -11,6 +11,7 @@
 
 #include "advise/budget/wall.h"
 #include "ask/reduction.h"
+#include "model/replays/captures.h"
 #include "write/emit.h"
 
 /* The exit status, beside 0. */
@@ -27,12 +28,13 @@ struct session {
     struct inputs inputs;
     bool found_inputs; /* `inputs` has those of the command line */
     struct model model;
-    struct selection chosen; /* the part of `model` that `options` choose */
-    size_t summary_room;     /* inputs that `taken` has room for */
-    void ***taken;           /* summaries, by question and input; NULL: the question has no reduction */
-    void **summary;          /* of the last session_summaries */
-    pthread_mutex_t lock;    /* of `alone` */
-    struct selection *alone; /* selections of single processes that no thread uses */
+    struct captures captures; /* of the graphs that the inputs replay, in other files */
+    struct selection chosen;  /* the part of `model` that `options` choose */
+    size_t summary_room;      /* inputs that `taken` has room for */
+    void ***taken;            /* summaries, by question and input; NULL: the question has no reduction */
+    void **summary;           /* of the last session_summaries */
+    pthread_mutex_t lock;     /* of `alone` */
+    struct selection *alone;  /* selections of single processes that no thread uses */
     size_t alones, alone_capacity;
     struct walls *walls; /* of session_walls; NULL: not made yet */
     struct out out;

@@ -10,6 +10,8 @@
 
 #include "model/model.h"
 
+enum { NOT_REPLAYED = -1, NOT_MATCHED = -2 }; /* of graphs.matched */
+
 struct graph_finder {
     const struct process *process;
     struct map node_of; /* by number: index in process->graphs.node */

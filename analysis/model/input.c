@@ -18,6 +18,7 @@
 #include "model/load/load_dftracer.h"
 #include "model/load/load_kineto.h"
 #include "model/load/load_tfr.h"
+#include "model/replays/replay_match.h"
 #include "model/sweep/sweep.h"
 #include "read/kineto_parts.h"
 #include "read/torch/flight.h"
@@ -143,6 +144,12 @@ static void read_tfr_file(struct work *work, struct input *input)
     lend_trace(input, needs);
 }
 
+static void match_replays(const struct work *work, struct input *input)
+{
+    if (input->usable && input->kind == INPUT_KINETO && work->reading->needs.captures)
+        replays_match(&input->process, &work->model->names, work->reading->captures);
+}
+
 static void read_one(struct work *work, struct input *input)
 {
     if (input->left_out || notes_have(&input->notes, UNUSABLE)) /* already known to be unreadable */
@@ -150,6 +157,7 @@ static void read_one(struct work *work, struct input *input)
     if (input->kind == INPUT_OURS) read_tfr_file(work, input);
     else read_json_file(work, input);
     input->process.input = (size_t)(input - work->inputs->input);
+    match_replays(work, input);
     if (!input->usable || !work->reading->take) return;
     if (!input->open_rank) work->reading->take(work->reading->argument, &input->process);
     process_forget(&input->process);
@@ -216,6 +224,7 @@ static void read_parts(struct work *work, size_t at)
         input->process.input = k;
         input->process.rank = parts->part[i].rank;
         input->usable = true;
+        match_replays(work, input);
         if (!reading->take) continue;
         reading->take(reading->argument, &input->process);
         process_forget(&input->process);

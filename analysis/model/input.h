@@ -59,6 +59,7 @@ struct reading {
      * process may turn out later to be a copy of another one that is left out. */
     void (*take)(void *argument, const struct process *process);
     void *argument;
+    const struct captures *captures; /* of other files, with the needs `captures`; NULL: none */
 };
 void inputs_read(struct inputs *inputs, struct model *model, const struct reading *reading);
 void inputs_free(struct inputs *inputs);

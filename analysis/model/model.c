@@ -448,7 +448,9 @@ void process_free(struct process *process)
     free(process->graphs.source);
     free(process->graphs.node_of_work);
     free(process->graphs.run);
+    free(process->graphs.matched);
     map_free(&process->graphs.whole_of);
+    map_free(&process->graphs.kernel_of);
     for (size_t i = 0; i < process->funcs; i++) func_free(&process->func[i]);
     for (size_t i = 0; i < process->kind_count; i++) free(process->kinds[i].name);
     for (size_t i = 0; i < process->loss_count; i++) free(process->losses[i].cause);

@@ -53,10 +53,10 @@ enum event_class {
 
 #define NO_ID UINT64_MAX
 #define NO_PLACE UINT32_MAX
+#define NO_THREAD UINT32_MAX
 uint32_t *no_places(size_t count); /* returns an array of NO_PLACE; the caller frees it */
 
-/* Added to TFI_RANGE_*: the range has no end record. Its `end` is the last moment of its process, or of its thread
- * if records are lost. */
+/* Added to TFI_RANGE_*: no record ends the range. Its end is its process's, or its thread's if records are lost. */
 #define RANGE_UNFINISHED 0x80000000u
 /* A later piece of a range that left its thread and came back (range_pieces.h): not counted as a call. */
 #define RANGE_CONTINUED 0x40000000u
@@ -150,9 +150,8 @@ struct blocks {
     uint64_t *address, *allocated, *reserved; /* totals of the allocator afterwards */
     int64_t *device;
     uint32_t *thread, *allocator, *stack; /* stack: model/frames.h */
-    uint64_t
-        *other;    /* of BLOCK_MAPPED: the physical memory, or the length that is unmapped; of BLOCK_NONE: the stream */
-    uint8_t *kind; /* BLOCK_* */
+    uint64_t *other;   /* of BLOCK_MAPPED: the physical memory, or the unmapped length; of BLOCK_NONE: the stream */
+    uint8_t *kind;     /* BLOCK_* */
     struct map untold; /* of a Kineto trace: those without totals, or with impossible ones */
     size_t earlier; /* of a snapshot: the first ones are older than its events; their time is that of the first event */
 };
@@ -221,9 +220,8 @@ struct copied {
 /* With `filling`: how a kernel fills its device. */
 struct filling {
     uint32_t work;
-    double blocks; /* of a trace of ours: in all; of a Kineto trace: per SM; NAN: unknown */
-    double
-        occupancy; /* achieved, in percent, as the trace's profiler estimated it; NAN: unknown, or of a trace of ours */
+    double blocks;    /* of a trace of ours: in all; of a Kineto trace: per SM; NAN: unknown */
+    double occupancy; /* achieved, in percent, as its profiler estimated it; NAN: unknown, or of a trace of ours */
     uint64_t threads, registers, shared; /* of a trace of ours: what a block takes */
 };
 
@@ -265,7 +263,9 @@ struct event_numbers {
 struct graph_node {
     uint64_t number; /* graph << 32 | node in the graph */
     int64_t time;
-    uint32_t thread, op; /* op: NAME_NONE: none or unknown */
+    uint32_t thread, op; /* op: NAME_NONE: none or unknown. No thread: it was matched (model/replays) */
+    uint32_t call;       /* a number of the operator's call among those of the capture */
+    bool by_order;       /* a matched one, by kinds and order of calls that do not name their kernels */
 };
 
 /* A graph got its nodes from another one. */
@@ -281,7 +281,9 @@ struct graphs {
     size_t sources, source_capacity;
     uint64_t *node_of_work; /* by work, for the first `works` ones; 0: not a graph node */
     size_t works, work_capacity;
-    struct map whole_of; /* the executable graph, by the graph inside it */
+    struct map whole_of;  /* the executable graph, by the graph inside it */
+    struct map kernel_of; /* of a Kineto trace, with `captures`: names of the kernels that calls launch, by span */
+    uint32_t *matched;    /* the same: by work: index in `node`, NOT_*; NULL: no capture is known (model/replays) */
     struct graph_run {
         size_t work;
         uint32_t graph;

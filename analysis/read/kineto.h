@@ -27,12 +27,15 @@ enum kineto_has {
     HAS_FLOAT_DUR = 1024,
     HAS_CLEAN = 2048,      /* strict_json would leave `raw` as it is; known only if the sink asks */
     HAS_COLLECTIVE = 4096, /* an argument names a collective */
+    HAS_GRAPH = 8192,
+    HAS_NODE = 16384,
 };
 
 struct kineto_event {
     struct slice raw;                /* the object as it stands in the file */
     struct slice category, name;     /* unescaped; .at is NULL if absent. A task of an NPU gets a category of ours */
     struct slice task;               /* torch_npu's "Task Type" of its arguments, as it stands in the file */
+    struct slice kernel;             /* of a launching call: what it launches, as it stands in the file; ROCm has it */
     struct slice pid_text, tid_text; /* if they are strings ("stream 7") */
     struct slice args;               /* the object, as it stands in the file */
     unsigned has;                    /* enum kineto_has: the numbers below that are present */
@@ -41,6 +44,7 @@ struct kineto_event {
     int64_t pid, tid;
     int64_t stream, device; /* of its arguments */
     uint64_t correlation, external, id;
+    uint64_t graph, node; /* of work in a CUDA graph: the executable graph, and the node with its graph above it */
 };
 
 struct kineto_sink {

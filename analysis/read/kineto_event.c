@@ -27,6 +27,9 @@ enum key {
     KEY_EXTERNAL,
     KEY_COLLECTIVE,
     KEY_TASK,
+    KEY_GRAPH,
+    KEY_NODE,
+    KEY_KERNEL,
 };
 
 static const struct {
@@ -53,6 +56,9 @@ static const struct {
     {"external id", KEY_EXTERNAL, true},
     {"Collective name", KEY_COLLECTIVE, true},
     {"Task Type", KEY_TASK, true},
+    {"graph id", KEY_GRAPH, true},
+    {"graph node id", KEY_NODE, true},
+    {"kernel", KEY_KERNEL, true},
 };
 
 void scanner_init(struct kineto_scanner *s)
@@ -168,6 +174,9 @@ static inline const char *scan_member(struct kineto_scanner *s, struct kineto_ev
     case KEY_EXTERNAL: return scan_id(event, p, HAS_EXTERNAL, &event->external);
     case KEY_COLLECTIVE: event->has |= HAS_COLLECTIVE; return p;
     case KEY_TASK: return scan_text(p, &event->task, &escaped);
+    case KEY_GRAPH: return scan_id(event, p, HAS_GRAPH, &event->graph);
+    case KEY_NODE: return scan_id(event, p, HAS_NODE, &event->node);
+    case KEY_KERNEL: return scan_text(p, &event->kernel, &escaped);
     default: return p;
     }
 }
@@ -209,8 +218,9 @@ static __attribute__((noinline)) const char *scan_args(struct kineto_scanner *s,
                                                        const char *p, const char **stopped)
 {
     const char *start = p;
-    event->has &= ~(unsigned)(HAS_STREAM | HAS_DEVICE | HAS_CORRELATION | HAS_EXTERNAL | HAS_COLLECTIVE);
-    event->args = event->task = (struct slice){0};
+    event->has &=
+        ~(unsigned)(HAS_STREAM | HAS_DEVICE | HAS_CORRELATION | HAS_EXTERNAL | HAS_COLLECTIVE | HAS_GRAPH | HAS_NODE);
+    event->args = event->task = event->kernel = (struct slice){0};
     if (*p != '{') return json_skip(p, stopped);
     p = scan_members(s, event, p, stopped, true);
     if (p) event->args = (struct slice){start, (size_t)(p - start)};
@@ -304,7 +314,8 @@ const char *scan_event(struct kineto_scanner *s, const char *p, struct kineto_ev
 {
     const char *start = p;
     const struct slice none = {0};
-    event->category = event->name = event->pid_text = event->tid_text = event->args = event->task = none;
+    event->category = event->name = event->pid_text = event->tid_text = event->args = event->task = event->kernel =
+        none;
     event->has = 0; /* fields without a flag are never read; clearing all costs as much as a member */
     event->phase = 0;
     s->escaped_name = s->escaped_category = false;

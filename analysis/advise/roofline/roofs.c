@@ -17,7 +17,8 @@ struct needs roofline_needs(const struct options *options)
                           .launches = true,
                           .operators = true,
                           .operator_details = true,
-                          .operators_of_work = true};
+                          .operators_of_work = true,
+                          .captures = true};
 }
 
 static const struct device_peaks *peaks_of(const struct roofline *roofline, const struct scope *scope)
@@ -39,10 +40,10 @@ static struct roof_row *row_of(struct roofline *roofline, const struct scope *sc
     key.key.rank = p->rank;
     key.key.stage = stage;
     key.key.name = NAME_OUTSIDE;
-    if (op == NO_PLACE) {
-        captured_operator(a, work, &key.key.name);
+    if (captured_operator(a, work, &key.key.name)) {
         if (key.key.name == NAME_NONE) key.key.name = NAME_OUTSIDE;
-    } else {
+        op = NO_PLACE;
+    } else if (op != NO_PLACE) {
         const struct op_detail *detail = op_details_of(&p->spans.details, op);
         key.key.name = p->spans.name[op];
         key.key.shapes = detail->shapes;

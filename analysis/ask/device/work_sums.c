@@ -65,7 +65,7 @@ static uint64_t call_of(const struct attribution *a, size_t work, bool launched,
         return NO_ID;
     }
     op = a->node_op[a->captured[work]];
-    op = op == NO_PLACE ? a->captured[work] | 0x80000000u : op;
+    op = op == NO_PLACE ? a->process->graphs.node[a->captured[work]].call | 0x80000000u : op;
     return (uint64_t)(a->launch[work] + 1u) << 32 | op;
 }
 
@@ -140,6 +140,7 @@ void work_sums_add(struct work_sums *b, struct scope *scope)
     b->unlinked += a->unlinked;
     b->replayed += a->replayed;
     b->uncaptured += a->uncaptured;
+    b->by_order += a->by_order;
 }
 
 /* ---- order of rows ---- */

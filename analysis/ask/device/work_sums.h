@@ -28,7 +28,7 @@ struct work_sums {
     KEYED_ROWS(struct work_sum);
     struct work_kinds kinds;
     int64_t kernel_time;
-    uint64_t launches, via[NR_VIAS], unlinked, replayed, uncaptured;
+    uint64_t launches, via[NR_VIAS], unlinked, replayed, uncaptured, by_order;
     struct map kernels; /* by name */
     struct left_rows left;
 };

@@ -23,8 +23,6 @@ struct stage_finder {
     struct stage_places *last; /* found last: the next question is often about the same stage */
 };
 
-#define NO_THREAD UINT32_MAX
-
 /* The finder keeps pointers to its arguments. An attribution has one. */
 void stage_finder_init(struct stage_finder *finder, const size_t *order, size_t count, const struct stage_paths *paths);
 void stage_finder_free(struct stage_finder *finder);

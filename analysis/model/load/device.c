@@ -223,7 +223,7 @@ void load_kernels(struct load *load)
         struct work_detail *detail;
         size_t at = add_work(load, &from, i, CLASS_KERNEL, &detail);
         load->process->works.name[at] = kernel_name(load, name[i]);
-        load_graph_work(load, at, graph[i], node[i]);
+        graphs_add_work(&load->process->graphs, at, graph[i], node[i]);
         if (load->needs.filling) fill_kernel(load, at, &more, i);
         if (detail) {
             detail_kernel(detail, &more, i);
@@ -275,7 +275,7 @@ void load_copies(struct load *load)
         size_t at = add_work(load, &from, i, CLASS_MEMCPY, &detail);
         load->process->works.name[at] = copy_name(load, direction[i], source[i], destination[i]);
         detail_bytes(load, at, detail, bytes[i], graph[i], node[i]);
-        load_graph_work(load, at, graph[i], node[i]);
+        graphs_add_work(&load->process->graphs, at, graph[i], node[i]);
     }
 }
 
@@ -291,7 +291,7 @@ void load_sets(struct load *load)
         size_t at = add_work(load, &from, i, CLASS_MEMSET, &detail);
         load->process->works.name[at] = name;
         detail_bytes(load, at, detail, bytes[i], graph[i], node[i]);
-        load_graph_work(load, at, graph[i], node[i]);
+        graphs_add_work(&load->process->graphs, at, graph[i], node[i]);
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/kernel_names.h"
 #include "model/kineto/kineto_ops.h"
+#include "model/load/load.h"
 #include "model/ranges/step_ranges.h"
 
 static uint32_t name_of(void *context, struct slice name)
@@ -55,6 +56,32 @@ void keep_range(struct kineto_load *load, const struct kineto_event *event, uint
     }
 }
 
+/* Returns the demangled name of a kernel if the profiler left it mangled; each name is demangled once. */
+static uint32_t kernel_name(struct kineto_load *load, struct slice name)
+{
+    uint32_t number = name_of(load, name);
+    bool mangled = name.length > 2 && memcmp(name.at, "_Z", 2) == 0;
+    if (!mangled || load->names->are_of_kineto) return number;
+    uint32_t known = map_get(&load->demangled, number);
+    if (known == MAP_NONE) {
+        char *text = mem_text(name.at, name.length), *shown = demangled_name(text);
+        known = shown ? names_add(load->names, shown, strlen(shown)) : number;
+        map_put(&load->demangled, number, known);
+        free(shown);
+        free(text);
+    }
+    return known;
+}
+
+/* Notes the kernel that a call launches. */
+static void take_launched(struct kineto_load *load, const struct kineto_event *event, size_t span)
+{
+    char *plain = mem_text(event->kernel.at, event->kernel.length);
+    size_t length = json_unescape(plain, event->kernel.at, event->kernel.length);
+    map_put(&load->process->graphs.kernel_of, span, kernel_name(load, (struct slice){plain, length}));
+    free(plain);
+}
+
 static void take_python_call(struct process *p, const struct kineto_event *event, size_t span)
 {
     struct slice at = event->args, key, value;
@@ -84,6 +111,7 @@ void keep_span(struct kineto_load *load, const struct kineto_event *event, uint3
     note_number(load, &load->process->numbers.span, &load->process->numbers.span_capacity, at);
     if (event_class == CLASS_API && s->id[at] == NO_ID && event->has & HAS_EXTERNAL)
         map_put(&load->process->uncorrelated, event->external, (uint32_t)at);
+    if (load->needs.captures && event_class == CLASS_API && event->kernel.length) take_launched(load, event, at);
     if ((load->needs.all_spans || load->needs.operator_details) && event_class == CLASS_OPERATOR) {
         struct op_detail detail;
         take_op_detail(event, load->info.with_flops, name_of, load, &detail);
@@ -113,23 +141,6 @@ static uint32_t lane_of(struct kineto_load *load, const struct kineto_event *eve
         stream = number.state == NUMBER_GOOD && number.magnitude <= INT64_MAX ? (int64_t)number.magnitude : -1;
     }
     return process_lane(load->process, device, stream, event->has & HAS_STREAM);
-}
-
-/* Returns the demangled name of a kernel if the profiler left it mangled; each name is demangled once. */
-static uint32_t kernel_name(struct kineto_load *load, struct slice name)
-{
-    uint32_t number = name_of(load, name);
-    bool mangled = name.length > 2 && memcmp(name.at, "_Z", 2) == 0;
-    if (!mangled || load->names->are_of_kineto) return number;
-    uint32_t known = map_get(&load->demangled, number);
-    if (known == MAP_NONE) {
-        char *text = mem_text(name.at, name.length), *shown = demangled_name(text);
-        known = shown ? names_add(load->names, shown, strlen(shown)) : number;
-        map_put(&load->demangled, number, known);
-        free(shown);
-        free(text);
-    }
-    return known;
 }
 
 static bool is_copy(const struct kineto_event *event, enum event_class event_class)
@@ -182,6 +193,8 @@ void keep_work(struct kineto_load *load, const struct kineto_event *event, enum 
     w->lane[at] = lane_of(load, event);
     w->event_class[at] = (uint8_t)event_class;
     note_number(load, &load->process->numbers.work, &load->process->numbers.work_capacity, at);
+    if (load->needs.captures && event->has & HAS_GRAPH && event->has & HAS_NODE)
+        graphs_add_work(&load->process->graphs, at, event->graph, event->node);
     if (load->needs.copied && is_copy(event, event_class)) take_copied(load->process, event, at);
     if (load->needs.filling && event_class == CLASS_KERNEL) take_filling(event, load->process, at);
     if (load->needs.waited && event_class == CLASS_SYNC) take_waited(load->process, event, at);

@@ -244,7 +244,7 @@ void load_plans_end(struct load *load, const struct nccl_calls *calls);
 void load_graph_nodes(struct load *load);
 void load_graph_sources(struct load *load);
 /* Records the graph node that the last work ran as; graph 0: none. */
-void load_graph_work(struct load *load, size_t work, uint64_t graph, uint64_t node);
+void graphs_add_work(struct graphs *graphs, size_t work, uint64_t graph, uint64_t node);
 /* Records that a work was a launch of a whole graph. */
 void load_graph_run(struct load *load, size_t work, uint64_t graph);
 

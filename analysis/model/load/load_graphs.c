@@ -8,7 +8,9 @@ void load_graph_nodes(struct load *load)
     const uint64_t *node = load_column(load, COL_graph_node_node);
     for (uint32_t i = 0; i < load_rows(load); i++) {
         g->node = mem_grow(g->node, &g->node_capacity, g->nodes + 1, sizeof *g->node);
-        g->node[g->nodes++] = (struct graph_node){.number = node[i],
+        uint32_t call = (uint32_t)g->nodes;
+        g->node[g->nodes++] = (struct graph_node){.call = call,
+                                                  .number = node[i],
                                                   .time = (int64_t)time[i],
                                                   .thread = load->piece->thread,
                                                   .op = op[i] ? load_name(load, op[i]) : NAME_NONE};
@@ -35,9 +37,8 @@ void load_graph_run(struct load *load, size_t work, uint64_t graph)
     g->run[g->runs++] = (struct graph_run){work, (uint32_t)graph};
 }
 
-void load_graph_work(struct load *load, size_t work, uint64_t graph, uint64_t node)
+void graphs_add_work(struct graphs *g, size_t work, uint64_t graph, uint64_t node)
 {
-    struct graphs *g = &load->process->graphs;
     if (!graph) return;
     g->node_of_work = mem_grow(g->node_of_work, &g->work_capacity, work + 1, sizeof *g->node_of_work);
     for (; g->works < work; g->works++) g->node_of_work[g->works] = 0;

@@ -1,0 +1,13 @@
+/* capture_files.h - reads the traces in which the CUDA graphs of the inputs were captured. */
+#ifndef TFA_CAPTURE_FILES_H
+#define TFA_CAPTURE_FILES_H
+
+#include "model/input.h"
+#include "model/replays/captures.h"
+
+/* Reads the files of --graph-capture; without the option the traces in the folder `capture_traces` beside an input, where
+ * vLLM writes them. `names` are those of the inputs. Returns false, after messages, if one of them is no use. */
+bool captures_read(struct captures *captures, const struct options *options, const struct inputs *inputs,
+                   struct names *names);
+
+#endif

@@ -1,0 +1,246 @@
+"""test_graph_capture - operators of replayed CUDA graphs, from the trace in which the graph was captured.
+
+TraceLens publishes two pairs of traces of vLLM with its own answer. The other pairs are made here: each replayed kernel
+lasts as many microseconds as the number of its operator, so that the sum of a row tells what was taken for what.
+"""
+
+import csv
+import random
+from collections import Counter, defaultdict
+
+import pytest
+
+from growth_shapes import event, kineto
+
+PAIRS = ['vllm_decode_full', 'vllm_prefilldecode_piecewise']
+
+
+def by_op(answer):
+    """{operator: (calls, us)}"""
+    rows = defaultdict(lambda: [0, 0.0])
+    for r in answer['rows']:
+        rows[r['name']][0] += r['calls']
+        rows[r['name']][1] += r['total_us']
+    return {name: tuple(row) for name, row in rows.items()}
+
+
+def counts(answer):
+    return tuple(answer['totals'][key] for key in ('replayed', 'replayed_unknown', 'replayed_by_order'))
+
+
+# ---- vLLM's ----
+
+@pytest.mark.parametrize('pair', PAIRS)
+def test_sums_equal_those_of_tracelens(analyze, shared_traces, pair):
+    """The folder beside the trace is found by itself; calls and times of all operators are TraceLens's."""
+    folder = shared_traces / 'replay' / pair
+    answer = analyze('breakdown', '--group-by', 'op', folder / 'graph_execution.json.gz')
+    with open(folder / 'perf_csvs' / 'ops_summary.csv', newline='') as file:
+        report = {r['name']: (int(r['Count']), float(r['total_direct_kernel_time_sum'])) for r in csv.DictReader(file)}
+    found = by_op(answer)
+    assert found.keys() == report.keys()
+    for name, (calls, us) in report.items():
+        assert found[name] == (calls, pytest.approx(us, rel=1e-3)), name
+    replayed, unknown, by_order = counts(answer)
+    assert replayed > 300 and (unknown, by_order) == (0, 0)
+
+
+@pytest.mark.parametrize('pair', PAIRS)
+def test_the_capture_of_another_batch(analyze, shared_traces, pair):
+    """The other pair's capture has other kernels: nothing of it is taken."""
+    other = next(p for p in PAIRS if p != pair)
+    capture = next((shared_traces / 'replay' / other / 'capture_traces').glob('*.gz'))
+    answer = analyze('breakdown', '--group-by', 'op', '--graph-capture', capture,
+                     shared_traces / 'replay' / pair / 'graph_execution.json.gz')
+    replayed, unknown, by_order = counts(answer)
+    assert unknown == replayed > 300 and by_order == 0
+    assert by_op(answer)['(none)'][1] > 0
+
+
+def test_roofline_knows_the_operators(analyze, shared_traces):
+    answer = analyze('roofline', shared_traces / 'replay' / PAIRS[0] / 'graph_execution.json.gz')
+    names = {r['name'] for r in answer['rows']}
+    assert {'vllm::moe_forward', 'aten::addmm'} <= names and '(none)' not in names
+
+
+# ---- made pairs ----
+
+class Node:
+    """A captured launch: its operator's number, its kernel, and its place among the nodes."""
+
+    def __init__(self, op, kernel, kind='kernel'):
+        self.op, self.kernel, self.kind = op, kernel, kind
+
+
+CALLS = {'kernel': 'LaunchKernel', 'gpu_memcpy': 'MemcpyAsync', 'gpu_memset': 'MemsetAsync'}
+
+
+def captured(nodes, at=0, named=True, marked=True, maker='hip'):
+    """The events of a capture: each operator around its call, which has no work."""
+    if marked:
+        yield event('cuda_runtime', maker + 'StreamBeginCapture', at, 1)
+    for i, node in enumerate(nodes):
+        args = {'kernel': node.kernel} if named and node.kind == 'kernel' else {}
+        yield event('cpu_op', f'op{node.op}', at + 10 * i + 2, 8)
+        yield event('cuda_runtime', maker + CALLS[node.kind], at + 10 * i + 4, 2, correlation=1000000 + at + i, **args)
+    if marked:
+        yield event('cuda_runtime', maker + 'StreamEndCapture', at + 10 * len(nodes) + 5, 1)
+
+
+def replayed(nodes, at, correlation, graph=0, order=None, streams=1, maker='hip'):
+    """The events of a launch. With a graph, records name their nodes, in any order; a loop has some of them again."""
+    yield event('cuda_runtime', maker + 'GraphLaunch', at, 2, correlation=correlation)
+    for place, i in enumerate(order or range(len(nodes))):
+        args = {'graph id': graph, 'graph node id': graph << 32 | i} if graph else {}
+        name = nodes[i].kernel if nodes[i].kind == 'kernel' else 'Memcpy DtoD' if nodes[i].kind == 'gpu_memcpy' else 'Memset'
+        yield event(nodes[i].kind, name, at + 100 * place + 10, nodes[i].op, tid=7 + place % streams, pid=0,
+                    device=0, stream=7 + place % streams, correlation=correlation, **args)
+
+
+def ask(analyze, folder, replays, *captures, rc=0):
+    """Returns the answer, and how many works have the operator `opN` but last otherwise than N microseconds."""
+    main = kineto(folder, list(replays), name='replay.json')
+    files = [kineto(folder, list(c), name=f'capture{i}.json') for i, c in enumerate(captures)]
+    answer = analyze('breakdown', '--group-by', 'op', main, *(a for f in files for a in ('--graph-capture', f)), rc=rc)
+    wrong = [r for r in answer['rows'] if r['name'] != '(none)' and
+             not (r['min_us'] == r['max_us'] == int(r['name'][2:]))]
+    return answer, wrong
+
+
+def model(draw, size, kernels):
+    """A graph: operators with several kernels; a kernel's name may occur in several operators."""
+    kinds = ['kernel'] * 8 + ['gpu_memcpy', 'gpu_memset']
+    return [Node(i + 1, f'kernel{draw.randrange(kernels)}<float>(int)', draw.choice(kinds)) for i in range(size)]
+
+
+def test_a_suffix_of_symbols_does_not_count(analyze, tmp_path):
+    nodes = [Node(1, '_Z3onev.kd'), Node(2, 'two')]
+    plain = [Node(1, '_Z3onev'), Node(2, 'two.kd')]
+    answer, wrong = ask(analyze, tmp_path, replayed(nodes, 0, 1), captured(plain))
+    assert by_op(answer) == {'op1': (1, 1), 'op2': (1, 2)} and not wrong
+
+
+def test_one_operator_with_several_kernels_is_one_call(analyze, tmp_path):
+    capture = [event('cpu_op', 'op1', 0, 100)] + [
+        event('cuda_runtime', 'hipLaunchKernel', 10 * i + 5, 2, correlation=50 + i, kernel=f'k{i}') for i in range(3)]
+    replay = [e for n in range(2) for e in replayed([Node(1, f'k{i}') for i in range(3)], 1000 * n, n + 1)]
+    answer, _ = ask(analyze, tmp_path, replay, capture)
+    assert by_op(answer) == {'op1': (2, 6)} and counts(answer) == (6, 0, 0)
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_permutations_are_never_wrong(analyze, tmp_path, seed):
+    """Of permuted, cut and lengthened captures with names nothing wrong is taken; of an unchanged one all is."""
+    draw = random.Random(seed)
+    for i in range(6):
+        nodes = model(draw, draw.randrange(3, 40), draw.choice([2, 5, 40]))
+        order = list(range(len(nodes)))
+        draw.shuffle(order)
+        other = [nodes[i] for i in order]
+        # Calls that launch kernels of one name in another order can't be told apart by anybody: their keys agree.
+        alike = [(n.kind, n.kernel if n.kind == 'kernel' else '') for n in other] == [
+            (n.kind, n.kernel if n.kind == 'kernel' else '') for n in nodes]
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        for capture, matches in ((nodes, True), (other, alike), (nodes[:-1], False), (nodes[1:], False),
+                                 (nodes + nodes[:1], False)):
+            answer, wrong = ask(analyze, folder, replayed(nodes, 0, 1), captured(capture))
+            assert counts(answer) == (len(nodes), 0 if matches else len(nodes), 0)
+            assert not wrong or (capture is other and alike)
+
+
+def test_captures_that_disagree(analyze, tmp_path):
+    """Two captures launch equal kernels: what both capture in one operator is known, the rest is not."""
+    first = [Node(1, 'a'), Node(2, 'b'), Node(3, 'a')]
+    second = [Node(1, 'a'), Node(9, 'b'), Node(3, 'a')]
+    answer, wrong = ask(analyze, tmp_path, replayed(first, 0, 1), captured(first), captured(second))
+    assert by_op(answer) == {'op1': (1, 1), 'op3': (1, 3), '(none)': (1, 2)}
+    assert counts(answer) == (3, 1, 0) and not wrong
+
+
+def test_streams_without_nodes(analyze, tmp_path):
+    """Nobody names a node and there are several streams: kernels of one name in two operators stay unknown."""
+    nodes = [Node(1, 'a'), Node(2, 'b'), Node(3, 'a')]
+    answer, _ = ask(analyze, tmp_path, replayed(nodes, 0, 1, streams=2), captured(nodes))
+    assert by_op(answer) == {'op2': (1, 2), '(none)': (2, 4)} and counts(answer) == (3, 2, 0)
+
+
+# ---- calls without names, as CUDA's ----
+
+def test_order_of_nodes(analyze, tmp_path):
+    """Kinds and the order of nodes find the operators, whatever the order of time; that is said."""
+    draw = random.Random(1)
+    nodes = model(draw, 20, 5)
+    order = list(range(20))
+    draw.shuffle(order)
+    answer, wrong = ask(analyze, tmp_path, replayed(nodes, 0, 1, graph=5, order=order, streams=3, maker='cuda'),
+                        captured(nodes, named=False, maker='cuda'))
+    assert counts(answer) == (20, 0, 20) and not wrong
+    answer, wrong = ask(analyze, tmp_path, replayed(nodes, 0, 1, streams=3, maker='cuda'),
+                        captured(nodes, named=False, maker='cuda'))
+    assert counts(answer) == (20, 20, 0)
+
+
+def test_a_loop_runs_nodes_again(analyze, tmp_path):
+    nodes = [Node(1, 'a'), Node(2, 'b'), Node(3, 'c')]
+    answer, _ = ask(analyze, tmp_path, replayed(nodes, 0, 1, graph=5, order=[0, 1, 2, 1, 2, 1, 2], maker='cuda'),
+                    captured(nodes, named=False, maker='cuda'))
+    assert by_op(answer) == {'op1': (1, 1), 'op2': (1, 6), 'op3': (1, 9)}
+    assert counts(answer) == (7, 0, 7)
+
+
+def test_nodes_of_several_graphs(analyze, tmp_path):
+    """A launch with nodes of two graphs and no names is not matched, though the count would fit."""
+    nodes = [Node(1, 'a'), Node(2, 'b')]
+    replay = list(replayed(nodes[:1], 0, 1, graph=5)) + list(replayed(nodes[1:], 0, 1, graph=6))
+    answer, _ = ask(analyze, tmp_path, replay, captured(nodes, named=False))
+    assert counts(answer) == (2, 2, 0)
+
+
+def test_one_trace_has_capture_and_replays(analyze, tmp_path):
+    """The capture in the trace itself counts, with its times: a launch before it replays another graph. A capture may be
+    instantiated twice, and a kind at another place is another graph."""
+    nodes = [Node(1, 'a'), Node(2, '', 'gpu_memset'), Node(3, 'c')]
+    moved = [nodes[1], nodes[0], nodes[2]]
+    events = [*replayed(nodes, 0, 1, graph=4), *captured(nodes, at=1000, named=False),
+              *replayed(nodes, 2000, 2, graph=5), *replayed(nodes, 3000, 3, graph=6), *replayed(moved, 4000, 4, graph=7)]
+    main = kineto(tmp_path, events)
+    answer = analyze('breakdown', '--group-by', 'op', main)
+    assert by_op(answer) == {'op1': (2, 2), 'op2': (2, 4), 'op3': (2, 6), '(none)': (6, 12)}
+    assert counts(answer) == (12, 6, 6)
+
+
+def test_what_ran_at_once_was_not_captured(analyze, tmp_path):
+    """A call with work of its own, on another stream, is no node."""
+    nodes = [Node(1, 'a'), Node(2, 'b')]
+    capture = list(captured(nodes))
+    capture += [event('kernel', 'b', 500, 1, 7, 0, correlation=1000001, stream=7, device=0)]
+    answer, wrong = ask(analyze, tmp_path, replayed(nodes[:1], 0, 1), capture)
+    assert by_op(answer) == {'op1': (1, 1)} and not wrong
+
+
+def test_a_file_without_captures(analyze, tmp_path):
+    """It is said, and the answer is partial: a mistaken file would look like an unknown graph."""
+    nodes = [Node(1, 'a')]
+    main = kineto(tmp_path, list(replayed(nodes, 0, 1)), name='replay.json')
+    nothing = kineto(tmp_path, [event('cpu_op', 'op1', 0, 1)], name='nothing.json')
+    for file in (nothing, tmp_path / 'missing.json'):
+        result = analyze('breakdown', '--graph-capture', file, main, format=None, rc=3)
+        assert file.name in result.err and 'operators of replayed graphs stay unknown' in result.err
+
+
+def test_kernels_by_order_are_few(analyze, tmp_path):
+    """Without names a permuted capture may be taken if its kinds agree; then all of it is marked, none is sure."""
+    draw = random.Random(7)
+    taken = Counter()
+    for i in range(10):
+        nodes = model(draw, 12, 3)
+        other = nodes[:]
+        draw.shuffle(other)
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        answer, wrong = ask(analyze, folder, replayed(nodes, 0, 1, maker='cuda'), captured(other, named=False, maker='cuda'))
+        replayed_, unknown, by_order = counts(answer)
+        assert replayed_ - unknown == by_order and unknown in (0, replayed_)
+        taken['taken'] += by_order > 0
+    assert taken['taken'] < 10
