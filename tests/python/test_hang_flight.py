@@ -17,7 +17,7 @@ from conftest import clean_environment
 from test_hang_gloo import free_port
 
 PROGRAM = """
-import os, sys, threading, time
+import json, os, sys, threading, time
 import torch, torch.distributed as dist
 import torch._C._distributed_c10d as c10d
 rank = int(os.environ['RANK'])
@@ -26,7 +26,8 @@ x = torch.ones(10)
 for _ in range(3):
     dist.all_reduce(x)
 def dump():
-    time.sleep(1)
+    while rank == 0 and len(json.loads(c10d._dump_fr_trace_json())['entries']) < 4: # the call that waits
+        time.sleep(0.05)
     open(f'dump_rank_{rank}', 'wb').write(c10d._dump_fr_trace())
     open(f'json_{rank}.json', 'wb').write(c10d._dump_fr_trace_json())
     open(f'done_{rank}', 'w').close()

@@ -88,7 +88,7 @@ def test_a_program_that_knows_its_calls(python, run, analyze, tmp_path):
     assert all(s['stack'] or s['flags'] & (UNREADABLE | NO_PYTHON) for s in samples)
     assert all(s['looks'] == 1 or not s['cpu'] for s in samples)
     check_times(samples, trace)
-    check_answers(analyze, done.dir, str(script), inner, outer)
+    check_answers(analyze, done.dir, str(script), inner, outer, max(s['cpu'] for s in samples) / 1000)
 
 
 def check_times(samples, trace):
@@ -101,7 +101,7 @@ def check_times(samples, trace):
     assert waits and {s['call'] for s in waits} == {202 + 1}
 
 
-def check_answers(analyze, directory, script, inner, outer):
+def check_answers(analyze, directory, script, inner, outer, period):
     stage, = without_start(analyze('stages', directory)['rows'])
     assert inner * 1e6 <= stage['cpu_us'] <= outer * 1e6
     answer = analyze('hotspots', directory)
@@ -116,7 +116,7 @@ def check_answers(analyze, directory, script, inner, outer):
     lines = analyze('hotspots', directory, '--by', 'line')['rows']
     assert sum(r['wall_us'] for r in lines if r['name'] == 'count') == pytest.approx(own['wall_us'])
     stages = {r['name']: r for r in analyze('hotspots', directory, '--by', 'stage')['rows']}
-    assert stages['work']['cpu_us'] <= outer * 1.01e6  # the period in which it begins is its own
+    assert stages['work']['cpu_us'] <= outer * 1e6 + period  # the period in which it begins is its own
     for metric, key in (('wall', 'wall_us'), ('cpu', 'cpu_us'), ('waiting', 'waiting_us')):
         flames = analyze('stacks', directory, '--metric', metric, format=None).out.splitlines()
         total = sum(int(line.rsplit(' ', 1)[1]) for line in flames)
@@ -127,7 +127,7 @@ FORKING = """
 import ctypes, os, time
 t = ctypes.CDLL(None)
 def before():
-    while time.monotonic() < begin + .3: pass
+    while time.monotonic() < begin + 1: pass
 def after():
     while time.monotonic() < begin + 2.5: pass
 t.tfi_range_push(b's')

@@ -156,7 +156,8 @@ def both(tmp_path_factory, lib, tfanalyze, python):
 
 
 def differences(theirs, ours, path='', key=None, one_run=False):
-    """Values of theirs that ours lacks or changes, and keys of ours that nobody knows. Times of one run agree within 10 %."""
+    """Values of theirs that ours lacks or changes, and keys of ours that nobody knows. Times of one run agree within 10 %, or
+    `one_run`, a number of milliseconds."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         named = path.endswith(('/stages', '/input_signatures', '/snapshots', '/metadata'))
         extra = [] if path.endswith('/metadata') else sorted(set(ours) - set(theirs) - (set() if named else OURS))
@@ -165,7 +166,7 @@ def differences(theirs, ours, path='', key=None, one_run=False):
     if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
         return [d for i, (a, b) in enumerate(zip(theirs, ours)) for d in differences(a, b, f'{path}[{i}]', None, one_run)]
     if key in TIMES:
-        return [] if not one_run or abs(ours - theirs) <= 0.1 * theirs else [f'{path}: {theirs} and {ours}']
+        return [] if not one_run or abs(ours - theirs) <= max(0.1 * theirs, one_run) else [f'{path}: {theirs} and {ours}']
     return [] if key in BY_TIME or (theirs == ours and type(theirs) is type(ours) or isinstance(theirs, float) and theirs == ours) else [
         f'{path}: {theirs!r} and {ours!r}']
 
@@ -214,9 +215,11 @@ def test_nothing_is_taken_from_the_program(both):
 
 
 def test_the_files_have_the_times_that_it_returned(both):
-    """The files and return values of one run agree within 10 %, for an async stage too, which mostly waits."""
+    """The files and return values of one run agree within 10 %, for an async stage too, which mostly waits; or within what a
+    busy machine adds between the program's clock readings inside and around the contexts."""
     report, timing = printed(both.ours, 'report'), json.loads((both.ours.dir / 'timing.json').read_text())
-    assert differences(report, timing, one_run=True) == []
+    around = sum(outside - inside for inside, outside in printed(both.ours, 'clocks').values())
+    assert differences(report, timing, one_run=0.1 + around) == []
 
 
 @pytest.mark.parametrize('whose', ['theirs', 'ours'])

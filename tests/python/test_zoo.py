@@ -147,10 +147,10 @@ import asyncio, re, sys, time, traceback, uvloop, logging
 logging.basicConfig(stream=sys.stdout, format='%(message)s')
 async def slow():
     await asyncio.sleep(0)
-    time.sleep(0.2)
+    time.sleep(1.2)
 async def main():
     loop = asyncio.get_running_loop()
-    loop.slow_callback_duration = 0.1
+    loop.slow_callback_duration = 1  # nothing else takes that long on a busy machine
     handle = loop.call_soon(print, 'called')
     print(re.sub('0x[0-9a-f]+', '', repr(handle)))
     await asyncio.create_task(slow(), name='the slow one')
