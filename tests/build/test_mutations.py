@@ -810,8 +810,8 @@ ROWS = [
         'if (!forking.frame) {'),
     # From 3.12 on os.fork() warns of a thread that is ours.
     row('thread-starts-in-os-fork', 'forks.py::test_no_thread_of_ours_in_os_fork[newest-silence]', 'preload/record/worker.c',
-        'if (!worker->running && !worker->forking && !is_held()) {',
-        'if (!worker->running && !worker->forking) {'),
+        'tfi_monotonic_ms() < until;',
+        'tfi_monotonic_ms() > until;'),
     # A script that never imports torch leaves no trace.
     row('plain-script-not-woken', 'plain_scripts.py::test_a_plain_script[newest]', 'preload/sample/thread_sampler.c',
         'if (asleep && script >= longest && is_first(WAKES)) tfi_enter_awake();',
