@@ -6,6 +6,7 @@ tests/kineto.py reads the JSON and finds launches and stages. tests/analyser/tes
 import csv
 import io
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from fractions import Fraction
 from itertools import accumulate
@@ -422,10 +423,12 @@ def sequences(trace, name):
                      key=lambda o: (o.start, -o.end)):
         if not outer[op.thread] or op.start >= outer[op.thread][-1].end:
             outer[op.thread].append(op)
+    starts = {thread: [op.start for op in ops] for thread, ops in outer.items()}
     for work, call in kineto.launches(trace.found):
-        around = [o for o in outer[call.thread] if o.start <= call.start < o.end] if call else []
-        if around:
-            found.setdefault(id(around[0]), (around[0], []))[1].append((call.start, work.start, work))
+        at = bisect_right(starts.get(call.thread, []), call.start) if call else 0
+        around = outer[call.thread][at - 1] if at else None
+        if around and call.start < around.end:
+            found.setdefault(id(around), (around, []))[1].append((call.start, work.start, work))
     for op, works in found.values():
         row = answer[(kineto.collapsed(op.name), *(w.name for *_, w in sorted(works, key=lambda item: item[:2])))]
         row[0] += 1

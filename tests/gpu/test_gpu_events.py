@@ -216,7 +216,7 @@ def test_contexts_and_streams_that_go(play, steps):
 
 
 def test_sudden_end(play):
-    got = play('push=1 kernel=10 pop sync sleep=200 quit')
+    got = play('push=1 kernel=10 pop sync sleep=1500 quit')
     assert_one_stage(got, launched(got))
 
 

@@ -82,7 +82,7 @@ def kernels_of_another_day(play, run, python, tmp_path):
 @trap('pool', 'whole launches of graphs are recorded once the times of their nodes are not valid')
 def graphs_without_times(play, run, python, tmp_path):
     """Every node is in the trace: as itself, counted as timeless, or in its launch; one message says so."""
-    got = play('init graph=60 sync sleep=400 graph=100 sync sleep=300 graph=10 sync', {'TFI_FLUSH_MS': '20'}, nasty='pool=100')
+    got = play('init graph=60 sync sleep=1000 graph=100 sync sleep=1000 graph=10 sync', {'TFI_FLUSH_MS': '20'}, nasty='pool=100')
     line = scripted.only(got.said)
     assert re.search(r'\d+ of \d+ device records .* no valid times; .*TFI_GRAPHS=graph', line), line
     launches, lost = records(got.trace, 'graph_launch'), drops(got.trace)
