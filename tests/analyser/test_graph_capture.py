@@ -210,6 +210,15 @@ def test_one_trace_has_capture_and_replays(analyze, tmp_path):
     assert counts(answer) == (12, 6, 6)
 
 
+def test_a_later_capture_does_not_count(analyze, tmp_path):
+    """Launches between two equal captures replay the first one; those after both may replay either."""
+    first, second = [Node(1, 'a'), Node(2, 'b')], [Node(1, 'a'), Node(9, 'c')]
+    main = kineto(tmp_path, [*captured(first, named=False), *replayed(first, 1000, 1, graph=4),
+                             *captured(second, at=2000, named=False), *replayed(first, 3000, 2, graph=4)])
+    answer = analyze('breakdown', '--group-by', 'op', main)
+    assert by_op(answer) == {'op1': (2, 2), 'op2': (1, 2), '(none)': (1, 2)} and counts(answer) == (4, 1, 3)
+
+
 def test_what_ran_at_once_was_not_captured(analyze, tmp_path):
     """A call with work of its own, on another stream, is no node."""
     nodes = [Node(1, 'a'), Node(2, 'b')]

@@ -151,6 +151,73 @@ def test_whole_graphs(run, python, tmp_path, lib, analyze):
     assert answer['totals']['replayed'] == 0
 
 
+# ---- torch.profiler's traces ----
+
+PROFILED = """
+import ctypes, torch
+from torch.profiler import ProfilerActivity, profile, record_function
+x = torch.ones(1000, device='cuda')
+
+
+def captured(*operators):
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
+    with torch.cuda.graph(graph):
+        y = x
+        for i in range(10):
+            y = operators[i % 2](y)
+    return graph
+
+
+def replay(graph, stage, times):
+    with record_function(stage):
+        for _ in range(times):
+            graph.replay()
+        torch.cuda.synchronize()
+
+
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as session:
+    graph = captured(lambda y: y + 1, lambda y: y * 2)
+    graph.instantiate()
+    replay(graph, 'loop', 5)
+    graph.instantiate()
+    replay(graph, 'again', 3)
+    other = captured(torch.abs, torch.neg)
+    info = (ctypes.c_char * 64)()
+    update = ctypes.CDLL('libcudart.so.13').cudaGraphExecUpdate
+    assert update(ctypes.c_void_p(graph.raw_cuda_graph_exec()), ctypes.c_void_p(other.raw_cuda_graph()), info) == 0
+    replay(graph, 'updated', 2)
+session.export_chrome_trace('profiled.json')
+"""
+
+
+@pytest.mark.xdist_group('graphs-torch')
+def test_replays_in_a_trace_of_torch(run, python, tmp_path, analyze):
+    """A loop of launches, and a graph that is instantiated again: the operators are the log's. After an update the launch
+    may be of either capture, since their calls are alike: it is unknown, not guessed. Products last longer than sums, and
+    torch's clock is another one than the log's."""
+    (tmp_path / 'profiled.py').write_text(PROFILED)
+    (tmp_path / 'script').write_text(SCRIPT)
+    libraries = [built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
+    result = run([python, 'profiled.py'], {
+        'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': tmp_path / 'log', 'SIMGPU_SCRIPT': tmp_path / 'script'},
+        preload=':'.join(map(str, libraries)))
+    assert result.rc == 0, result.err[-3000:]
+    want, launches, times = Counter(), {}, defaultdict(list)
+    for w in (json.loads(line) for line in (tmp_path / 'log').read_text().splitlines()):
+        if w['t'] == 'kernel' and w['graph']:
+            place = launches.setdefault(w['correlation'], len(launches))
+            stage = 'loop' if place < 5 else 'again' if place < 8 else 'updated'
+            times[operator(w['name'])].append(w['end'] - w['start'])
+            want[stage, '(none)' if stage == 'updated' else OPERATORS[operator(w['name'])]] += 1
+    assert max(times['add']) < min(times['mul'])
+    answer = analyze('breakdown', tmp_path / 'profiled.json', '--group-by', 'op')
+    rows = by_row(answer)
+    assert {key: calls for key, (calls, _) in rows.items()} == want
+    assert all(rows[stage, 'aten::add'][1] < rows[stage, 'aten::mul'][1] for stage in ('loop', 'again'))
+    totals = answer['totals']
+    assert (totals['replayed'], totals['replayed_unknown'], totals['replayed_by_order']) == (100, 20, 80)
+
+
 # ---- without torch ----
 
 def play(run, tmp_path, *arguments, **env):

@@ -50,6 +50,8 @@ struct collecting {
     struct map own_work; /* correlation ids of work */
     uint32_t *order;     /* operators and calls with a role, by thread and time */
     size_t count, capacity;
+    struct capture_pattern *capture; /* each is a pattern of its own */
+    size_t found, capture_capacity;
 };
 
 static enum role role_of(struct collecting *c, size_t span)
@@ -114,27 +116,29 @@ const struct capture_pattern *captures_find(const struct captures *captures, con
     return &captures->pattern[at];
 }
 
-/* Makes the calls from `first` on a pattern, or a part of what an equal one says. */
-static void add_pattern(struct captures *captures, size_t first, int64_t end, bool is_named)
+static int by_end_and_place(const void *a, const void *b)
 {
-    size_t count = captures->calls - first;
-    uint64_t hash = is_named;
-    if (!count) return;
-    for (size_t i = 0; i < count; i++) hash = captures_hash(hash, captures->call[first + i].key);
-    uint32_t at = map_get(&captures->known, hash);
+    const struct capture_pattern *x = a, *y = b;
+    if (x->end != y->end) return x->end < y->end ? -1 : 1;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+/* Makes a capture a pattern, or a part of what an equal one says, which ended before. */
+static void add_pattern(struct captures *captures, const struct capture_pattern *capture)
+{
+    uint32_t at = map_get(&captures->known, capture->hash);
     if (at == MAP_NONE) {
         captures->pattern =
             mem_grow(captures->pattern, &captures->pattern_capacity, captures->patterns + 1, sizeof *captures->pattern);
-        map_put(&captures->known, hash, (uint32_t)captures->patterns);
-        captures->pattern[captures->patterns++] = (struct capture_pattern){first, count, hash, end, is_named};
+        map_put(&captures->known, capture->hash, (uint32_t)captures->patterns);
+        captures->pattern[captures->patterns++] = *capture;
         return;
     }
-    struct capture_pattern *pattern = &captures->pattern[at];
-    struct captured_call *mine = &captures->call[pattern->first], *other = &captures->call[first];
-    for (size_t i = 0; i < count && count == pattern->count; i++)
-        mine[i].differs |= other[i].differs || mine[i].op != other[i].op || mine[i].key != other[i].key;
-    pattern->end = MIN(pattern->end, end);
-    captures->calls = first;
+    const struct capture_pattern *pattern = &captures->pattern[at];
+    struct captured_call *mine = &captures->call[pattern->first];
+    const struct captured_call *other = &captures->call[capture->first];
+    for (size_t i = 0; i < MIN(capture->count, pattern->count); i++)
+        if (mine[i].op != other[i].op || mine[i].key != other[i].key) mine[i].until = MIN(mine[i].until, capture->end);
 }
 
 /* ---- the calls of a thread ---- */
@@ -166,9 +170,16 @@ static void forget_kernels(struct captures *captures, size_t first)
 
 static void end_capture(struct collecting *c, struct walking *w, int64_t end)
 {
+    struct capture_pattern new = {w->first, c->captures->calls - w->first, w->is_named, c->is_given ? INT64_MIN : end,
+                                  w->is_named};
     if (w->captures && !w->is_named) forget_kernels(c->captures, w->first);
-    if (w->captures && w->is_known) add_pattern(c->captures, w->first, c->is_given ? INT64_MIN : end, w->is_named);
-    else if (w->captures) c->captures->calls = w->first;
+    if (w->captures && w->is_known && new.count) {
+        for (size_t i = 0; i < new.count; i++) new.hash = captures_hash(new.hash, c->captures->call[new.first + i].key);
+        c->capture = mem_grow(c->capture, &c->capture_capacity, c->found + 1, sizeof *c->capture);
+        c->capture[c->found++] = new;
+    } else if (w->captures) {
+        c->captures->calls = w->first;
+    }
     w->captures = false;
 }
 
@@ -183,7 +194,7 @@ static void add_call(struct collecting *c, struct walking *w, size_t span, enum 
 {
     const struct process *p = c->process;
     struct captures *to = c->captures;
-    struct captured_call call = {0};
+    struct captured_call call = {.until = INT64_MAX};
     enum event_class event_class = role == ROLE_KERNEL ? CLASS_KERNEL : role == ROLE_COPY ? CLASS_MEMCPY : CLASS_MEMSET;
     uint32_t kernel = map_get(&p->graphs.kernel_of, span);
     if (p->spans.start[span] < w->launched_to) return;
@@ -232,7 +243,7 @@ static void walk_thread(struct collecting *c, size_t from, size_t to)
 void captures_add(struct captures *captures, const struct process *process, struct names *names, struct names *to,
                   bool is_given)
 {
-    struct collecting c = {captures, process, names, to, is_given, false, {0}, {0}, NULL, 0, 0};
+    struct collecting c = {.captures = captures, .process = process, .names = names, .to = to, .is_given = is_given};
     const struct spans *s = &process->spans;
     c.has_markers = has_markers(&c);
     if (c.has_markers || is_given) {
@@ -244,10 +255,13 @@ void captures_add(struct captures *captures, const struct process *process, stru
             for (end = i; end < c.count && s->thread[c.order[end]] == s->thread[c.order[i]];) end++;
             walk_thread(&c, i, end);
         }
+        if (c.found) qsort(c.capture, c.found, sizeof *c.capture, by_end_and_place);
+        for (size_t i = 0; i < c.found; i++) add_pattern(captures, &c.capture[i]);
     }
     map_free(&c.roles);
     map_free(&c.own_work);
     free(c.order);
+    free(c.capture);
 }
 
 void captures_free(struct captures *captures)

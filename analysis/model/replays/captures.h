@@ -2,7 +2,8 @@
  *
  * A call between the beginning and the end of a capture on its thread became a node, unless it has device work of its own.
  * ROCm's calls name the kernel that they launch, CUDA's do not. Captures of equal calls are one pattern. A call of a
- * pattern has an operator only if it has the same one in all these captures.
+ * pattern has an operator only if it has the same one in all these captures that a launch may replay: those that ended
+ * before it.
  */
 #ifndef TFA_CAPTURES_H
 #define TFA_CAPTURES_H
@@ -13,7 +14,7 @@ struct captured_call {
     uint32_t key;  /* capture_key() of what it launched */
     uint32_t op;   /* name of the innermost operator around it; NAME_NONE: none */
     uint32_t call; /* a number of that operator's call in its trace */
-    bool differs;  /* op does not count: it has others in other captures of the pattern */
+    int64_t until; /* end of the first capture of the pattern in which it has another operator: op counts up to then */
 };
 
 struct capture_pattern {

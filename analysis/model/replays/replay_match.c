@@ -135,6 +135,13 @@ static uint32_t nodes_of(struct matching *m, const struct captures *captures, co
     return first;
 }
 
+/* Returns the time of a launch. Without its call it is before all captures of the trace itself. */
+static int64_t launch_time(const struct matching *m, const struct replayed *r)
+{
+    uint32_t span = map_get(&m->launched_at, r->correlation);
+    return span == MAP_NONE ? INT64_MIN : m->process->spans.start[span];
+}
+
 /* Marks calls that might be one another, because the order is unknown, in `doubtful`, by key. */
 static void doubt_keys(const struct captured_call *call, size_t count, struct map *doubtful)
 {
@@ -151,21 +158,14 @@ static void match_works(struct matching *m, const struct captured_call *call, ui
                         size_t count, enum order order)
 {
     struct map doubtful = {0};
+    int64_t time = launch_time(m, r);
     if (order == ORDER_UNKNOWN) doubt_keys(call, count, &doubtful);
     for (size_t i = 0; i < count; i++) {
         const struct captured_call *of = &call[m->of[i]];
-        if (!of->differs && map_get(&doubtful, of->key) == MAP_NONE)
+        if (time < of->until && map_get(&doubtful, of->key) == MAP_NONE)
             m->process->graphs.matched[r[i].work] = first + m->of[i];
     }
     map_free(&doubtful);
-}
-
-/* True if the launch is not before the capture. */
-static bool is_later(const struct matching *m, const struct capture_pattern *pattern, const struct replayed *r)
-{
-    uint32_t span = map_get(&m->launched_at, r->correlation);
-    int64_t time = span == MAP_NONE ? r->start : m->process->spans.start[span];
-    return pattern->end <= time;
 }
 
 /* Matches one launch. Where two files, or a file and the trace itself, have the pattern, the operators may differ. */
@@ -180,7 +180,7 @@ static void match_launch(struct matching *m, struct replayed *r, size_t count, c
         if (!keys) return;
         for (int i = 0; i < 2; i++) {
             const struct capture_pattern *pattern = from[i] ? captures_find(from[i], m->key, keys, is_named) : NULL;
-            if (!pattern || !is_later(m, pattern, r)) continue;
+            if (!pattern || pattern->end > launch_time(m, r)) continue;
             if (found) return;
             found = pattern;
             found_in = from[i];
