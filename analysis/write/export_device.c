@@ -197,6 +197,18 @@ static void put_captured(struct export *x, size_t i)
     }
 }
 
+/* Writes the id of the call that recorded the event for which a host or a stream waits, if the file has that call. */
+static void put_waited_record(struct export *x, size_t work)
+{
+    const struct calls *c = &x->process->calls;
+    uint32_t span = x->scope->attribution.launch[work];
+    uint32_t record = span == NO_PLACE ? MAP_NONE : map_get(&x->shared->record_of, span);
+    if (record == MAP_NONE || without_calls(x->asked->without)) return;
+    if (!is_wanted_call(x, c->thread[record], c->start[record], c->end[record], c->span[record])) return;
+    uint64_t id = id_of_call(x->shared, record);
+    if (id != NO_ID) emit_count(&x->e, "wait_on_cuda_event_record_corr_id", x->calls + id);
+}
+
 static void put_work_args(struct export *x, size_t i)
 {
     const struct works *w = &x->process->works;
@@ -215,6 +227,7 @@ static void put_work_args(struct export *x, size_t i)
         emit_text(e, "cuda_sync_kind", model_name(x->chosen->model, w->name[i]));
         if (detail->sync_event && detail->sync_event != UINT32_MAX)
             emit_count(e, "wait_on_cuda_event_id", detail->sync_event);
+        put_waited_record(x, i);
     } else {
         int64_t time = w->end[i] - w->start[i];
         emit_count(e, "bytes", detail->bytes);

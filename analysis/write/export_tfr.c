@@ -299,10 +299,8 @@ static void put_call(struct export *x, size_t i)
         emit_typed(&x->e, &meaning, key, type, false, p->args[k]);
         free(key);
     }
-    if (c->span[i] != NO_PLACE) {
-        put_external_id(x, x->shared->launcher[c->span[i]]);
-        put_correlation(x, p->spans.id[c->span[i]]);
-    }
+    if (c->span[i] != NO_PLACE) put_external_id(x, x->shared->launcher[c->span[i]]);
+    put_correlation(x, id_of_call(x->shared, (uint32_t)i));
     emit_int(&x->e, "result", c->result[i]);
     if (c->error[i]) emit_int(&x->e, "errno", c->error[i]);
     emit_close(&x->e);
@@ -428,6 +426,7 @@ static void share(struct export *x)
     find_crossings(shared);
     find_launchers(shared);
     find_details(shared);
+    find_event_waits(shared);
 }
 
 void tfr_shared_free(struct tfr_shared *shared, size_t count)
@@ -438,6 +437,8 @@ void tfr_shared_free(struct tfr_shared *shared, size_t count)
         free(shared[i].crosses);
         free(shared[i].launcher);
         map_free(&shared[i].details);
+        map_free(&shared[i].record_of);
+        map_free(&shared[i].record_id);
     }
 }
 

@@ -28,9 +28,12 @@ static inline bool without_calls(uint32_t without)
 struct tfr_shared {
     bool is_made;
     struct scope scope;
-    bool *crosses;      /* by range: must not be drawn as a box */
-    uint32_t *launcher; /* by span: the operator that made this launch, an index into spans, or NO_PLACE */
-    struct map details; /* by id of a range: the text of what the pipeline said of it */
+    bool *crosses;        /* by range: must not be drawn as a box */
+    uint32_t *launcher;   /* by span: the operator that made this launch, an index into spans, or NO_PLACE */
+    struct map details;   /* by id of a range: the text of what the pipeline said of it */
+    struct map record_of; /* by span of a call that waits for an event: the call that recorded it */
+    struct map record_id; /* by such a call without an id: its own, added to free_id */
+    uint64_t free_id;
 };
 void tfr_shared_free(struct tfr_shared *shared, size_t count);
 

@@ -1,5 +1,5 @@
 /* export_write.h - common state and functions of the export of .tfr traces: export_tfr.c, export_device.c,
- * export_ops.c, export_python.c. */
+ * export_ops.c, export_python.c, event_waits.c. */
 #ifndef TFA_EXPORT_WRITE_H
 #define TFA_EXPORT_WRITE_H
 
@@ -75,6 +75,12 @@ void put_spans(struct export *x);
 void put_works(struct export *x);
 /* Writes the samples of devices as counters. */
 void put_samples(struct export *x);
+
+/* ---- event_waits.c ---- */
+/* Finds the calls that recorded the events that others wait for. */
+void find_event_waits(struct tfr_shared *shared);
+/* Returns the correlation id of a call; NO_ID: it has none. */
+uint64_t id_of_call(const struct tfr_shared *shared, uint32_t call);
 
 /* ---- export_python.c ---- */
 /* Writes Python functions and modules. */

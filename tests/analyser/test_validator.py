@@ -4,6 +4,7 @@ torch.profiler._trace_validator is loaded from its file, without torch.
 """
 
 import importlib.util
+import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 from conftest import TRACES
 from kineto import Trace
-from test_device_export import pipeline
+from test_device_export import events, pipeline
+from test_device_records import US, Trace as Recording
 
 RULES = {'_check_stream_wait_corr_id_populated': 'waits_without_record', '_check_stream_wait_corr_id_in_past': 'waits_before_record',
          '_check_stream_sync_overlap': 'syncs_inside_kernels', '_check_nccl_metadata': 'collectives_undescribed',
@@ -85,3 +87,28 @@ def test_our_exports_pass(analyze, validate, tmp_path):
     out = tmp_path / 'export.json'
     analyze('export', 'chrome', trace, '--output', out, format=None)
     assert not validate(out)
+
+
+def waits(path):
+    """A stream and the host wait for an event that was recorded twice, and a stream for one that never was."""
+    t = Recording(rank=0)
+    t.device(0, 'Simulated GPU 0', simulated=1)
+    for i in range(2):
+        t.call('cudaEventRecord', (100 + 10 * i) * US, US, kind='RECORD', arguments='event:ADDRESS,stream:ADDRESS', args=[0x500, 0x7])
+    for number, (name, event, kind, type_) in enumerate([('cudaStreamWaitEvent', 0x500, 'WAIT', 2), ('cudaEventSynchronize', 0x500, 'SYNC', 1),
+                                                         ('cudaStreamWaitEvent', 0x900, 'WAIT', 2)], 41):
+        t.call(name, number * 10 * US, 5 * US, kind=kind, arguments='event:ADDRESS', args=[event])
+        t.correlation(number, name, (number * 10 + 1) * US, 3 * US, kind=kind)
+        t.work('sync', None, (number * 10 + 2) * US, US, number=number, type=type_, context=1, stream=7)
+    return t.save(path)
+
+
+def test_a_wait_names_the_call_that_recorded_its_event(analyze, validate, tmp_path):
+    """The last one before it. What nobody recorded has no name, as torch's validator says."""
+    out = tmp_path / 'export.json'
+    analyze('export', 'chrome', waits(tmp_path / 'rank0.h.1.tfr'), '--output', out, format=None)
+    exported = json.loads(out.read_text())
+    first, last = (e['args'].get('correlation') for e in events(exported, 'cuda_runtime') if e['name'] == 'cudaEventRecord')
+    assert first is None and last not in (None, 41, 42, 43)
+    assert [e['args'].get('wait_on_cuda_event_record_corr_id') for e in events(exported, 'cuda_sync')] == [last, last, None]
+    assert compare(analyze, validate, out) == {'_check_stream_wait_corr_id_populated': 1}

@@ -35,8 +35,13 @@ static void take_sync(struct kineto_rules *rules, const struct kineto_event *eve
 
 static void take_record(struct kineto_rules *rules, const struct kineto_event *event)
 {
-    static const char name[] = "cudaEventRecord";
-    if (event->name.length < sizeof name - 1 || memcmp(event->name.at, name, sizeof name - 1) != 0) return;
+    static const char *const names[] = {"cudaEventRecord", "cuEventRecord"}; /* torch knows the first one alone */
+    bool is_record = false;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        size_t length = strlen(names[i]);
+        is_record |= event->name.length >= length && memcmp(event->name.at, names[i], length) == 0;
+    }
+    if (!is_record) return;
     if (event->has & HAS_CORRELATION) add_ruled(&rules->record, event->correlation, event);
     if (event->has & HAS_EXTERNAL) add_ruled(&rules->record, event->external, event);
 }
