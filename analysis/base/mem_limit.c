@@ -34,7 +34,7 @@ static uint64_t group_limit(void)
 }
 
 /* A lower limit that the user set stays. Sanitizer builds get no limit: their tables need more than any. */
-void mem_limit(double share)
+void mem_limit(double share, uint64_t most)
 {
     static struct rlimit before;
     static bool known;
@@ -43,6 +43,6 @@ void mem_limit(double share)
     if (SANITIZED || !known || sysinfo(&info) != 0) return;
     uint64_t there = ((uint64_t)info.totalram + info.totalswap) * info.mem_unit, group = group_limit();
     struct rlimit limit = before;
-    limit.rlim_cur = MIN(before.rlim_cur, (rlim_t)(share * (double)MIN(there, group)));
+    limit.rlim_cur = MIN(before.rlim_cur, (rlim_t)(share * (double)MIN(most, MIN(there, group))));
     setrlimit(RLIMIT_DATA, &limit);
 }

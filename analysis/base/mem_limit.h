@@ -6,7 +6,10 @@
 #ifndef TFA_MEM_LIMIT_H
 #define TFA_MEM_LIMIT_H
 
-/* Sets the limit to this share of the memory of the machine or of the control group, whichever is less. */
-void mem_limit(double share);
+#include <stdint.h>
+
+/* Sets the limit to this share of the memory of the machine, of that of the control group or of `most` bytes, whichever is
+ * least. */
+void mem_limit(double share, uint64_t most);
 
 #endif

@@ -342,9 +342,26 @@ static void collect(struct inputs *inputs, struct model *model, struct needs nee
     }
 }
 
+/* Returns how much memory an answer may take. Our traces need at most a few tens of bytes for each of theirs, a crafted one any
+ * number; what other inputs unpack to is not known before. */
+static uint64_t most_memory(const struct inputs *inputs)
+{
+    enum { TIMES = 64 };
+    uint64_t bytes = 0;
+    struct stat status;
+    for (size_t i = 0; i < inputs->count; i++) {
+        if (inputs->input[i].kind != INPUT_OURS) return UINT64_MAX;
+        const char *const files[] = {inputs->input[i].path, inputs->input[i].live};
+        for (size_t k = 0; k < ARRAY_SIZE(files); k++)
+            if (files[k] && tfi_stat(files[k], &status) == 0) bytes += (uint64_t)status.st_size;
+    }
+    return MAX(TIMES * bytes, (uint64_t)4 << 30);
+}
+
 void inputs_read(struct inputs *inputs, struct model *model, const struct reading *reading)
 {
-    mem_limit(0.75); /* the answer needs memory too */
+    uint64_t most = most_memory(inputs);
+    mem_limit(0.75, most); /* the answer needs memory too */
     struct work work = {.inputs = inputs, .model = model, .reading = reading};
     work.threads = (unsigned)(jobs_count(reading->jobs) / MAX(inputs->count, 1));
     pthread_t watcher;
@@ -359,7 +376,7 @@ void inputs_read(struct inputs *inputs, struct model *model, const struct readin
         jobs_run(reading->jobs, inputs->count, read_ranked, &work);
         read_starved(&work);
     }
-    mem_limit(1);
+    mem_limit(1, most);
     inputs_leave_out_copies(inputs);
     collect(inputs, model, reading->needs);
 }

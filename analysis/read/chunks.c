@@ -118,8 +118,14 @@ static void first_visit(struct reader *reader, size_t index, struct chunk *chunk
         piece->state = PIECE_DAMAGED;
         return;
     }
-    piece->state = PIECE_GOOD;
     map_put(&trace->serials, piece->serial, (uint32_t)MIN(index, (size_t)UINT32_MAX - 1));
+    if (chunk->records > trace->room) { /* damage cannot cause this, only a crafted file */
+        piece->state = PIECE_BEYOND;
+        trace->beyond += chunk->records;
+        return;
+    }
+    piece->state = PIECE_GOOD;
+    trace->room -= chunk->records;
     trace->bad_bytes += chunk->bad_bytes;
     if (chunk->bad_bytes && !piece->is_live && piece->records > chunk->records)
         trace->bad_records += piece->records - chunk->records;
@@ -154,7 +160,7 @@ static void count_lost_chunks(struct trace *trace)
         bool read = map_get(&trace->serials, piece->serial) != MAP_NONE;
         bool torn_end = trace->torn && piece->offset == trace->torn_at && !piece->is_live;
         if (torn_end && trace->life == LIFE_RUNNING) continue; /* the process is appending it */
-        if (piece->state == PIECE_GOOD || (piece->state == PIECE_DAMAGED && !read)) {
+        if (piece->state == PIECE_GOOD || piece->state == PIECE_BEYOND || (piece->state == PIECE_DAMAGED && !read)) {
             seen++;
             highest = MAX(highest, piece->serial);
             records += piece->records;

@@ -409,6 +409,15 @@ static void add_live(struct trace *trace)
     }
 }
 
+/* Returns how many records a file may have. The densest recordings need 2.6 bytes for one; equal ones need less, so a small file
+ * may have more. */
+static uint64_t most_records(const struct trace *trace)
+{
+    enum { FEW_RECORDS = 1000000, MANY_RECORDS = 16 << 20 };
+    uint64_t bytes = trace->size + (trace->live ? trace->live->count * 65536 : 0);
+    return MIN(FEW_RECORDS + 16 * bytes, MAX((uint64_t)MANY_RECORDS, bytes / 2));
+}
+
 /* A .tfr is empty if the disk was full at its creation; its live file still has everything. A .tfr of a newer format
  * is refused together with its live file. */
 static bool live_alone(const struct trace *trace, struct notes *notes)
@@ -450,6 +459,7 @@ bool trace_open(struct trace *trace, const char *path, const char *live_path, en
         if (start) find_blocks(trace, start);
     }
     if (trace->live) add_live(trace);
+    trace->room = most_records(trace);
     if (!trace->schema.count) {
         trace->schema_damaged = trace->pieces > 0;
         schema_builtin(&trace->schema);

@@ -213,6 +213,10 @@ static void judge_damage(const struct trace *trace, struct notes *notes)
 uint64_t trace_judge(const struct trace *trace, const uint64_t drops[TFI_MAX_DROPS], struct notes *notes)
 {
     judge_damage(trace, notes);
+    if (trace->beyond) {
+        notes_add(notes, LOSS, "%llu records are more than a file of its size can hold; they were left out",
+                  (unsigned long long)trace->beyond);
+    }
     if (trace->bad_records || trace->bad_bytes) {
         notes_add(notes, LOSS, "%llu records and %llu bytes are complete but not valid; they were left out",
                   (unsigned long long)trace->bad_records, (unsigned long long)trace->bad_bytes);
@@ -233,5 +237,5 @@ uint64_t trace_judge(const struct trace *trace, const uint64_t drops[TFI_MAX_DRO
         notes_add(notes, NOTE, "its process is still running; the result covers everything recorded so far");
     }
     if (trace->unknown_blocks) notes_add(notes, NOTE, "%u blocks of unknown kinds were skipped", trace->unknown_blocks);
-    return trace->lost_damaged + trace->lost_missing + trace->bad_records + judge_drops(drops, notes);
+    return trace->lost_damaged + trace->lost_missing + trace->beyond + trace->bad_records + judge_drops(drops, notes);
 }

@@ -79,7 +79,7 @@ bool live_is_blank(const char *path);
 void live_free(struct live *live);
 
 /* ---- the trace ---- */
-enum piece_state { PIECE_NEW, PIECE_GOOD, PIECE_TWICE, PIECE_DAMAGED };
+enum piece_state { PIECE_NEW, PIECE_GOOD, PIECE_TWICE, PIECE_DAMAGED, PIECE_BEYOND };
 struct piece { /* a chunk in the .tfr or in the live file */
     uint64_t offset;
     uint64_t serial;
@@ -110,6 +110,7 @@ struct trace {
     size_t pieces, capacity;
     struct map serials;  /* of the chunks read */
     struct ahead *ahead; /* inflates for the first reading; NULL: the reader does */
+    uint64_t room;       /* for records: how many more a file of its size may have */
     bool settled;
     /* damage */
     bool is_newer; /* the file has a newer major version, which this program cannot read */
@@ -120,6 +121,7 @@ struct trace {
     uint64_t first_place;  /* its offset */
     uint64_t unread;       /* records that a later reading of the file could not read any more */
     uint64_t gap_bytes;    /* unreadable bytes between blocks */
+    uint64_t beyond;       /* records of intact chunks for which there was no room */
     uint64_t bad_records;  /* invalid records in intact chunks */
     uint64_t bad_bytes;    /* the same in bytes, if the number of records is unknown */
     uint64_t lost_damaged; /* records; valid once the first reader reached the end */

@@ -5,6 +5,7 @@ A gzip file may have many members, so repeating one packed part makes a file of 
 
 import gzip
 import json
+import struct
 import subprocess
 
 import pytest
@@ -81,6 +82,42 @@ def test_chunks_beyond_all_memory(python, tfanalyze, tmp_path, good, words):
     out, err, status, _ = ask(python, tfanalyze, *words, run.path, good, data=60000)
     assert status == 3 and f'{run.path}: is left out: reading it needs more memory' in err, err
     assert GOOD in out or words[0] == 'ops'
+
+
+def repeated(path, kind, rows, chunks):
+    """A .tfr of one chunk many times, whose columns say in a few bytes that all its rows are equal."""
+    w = tfr.Writer(rank=0)
+    values = {'name': w.string(GOOD), 'time': 9000, 'start': 9000, 'duration': 5000, 'thread': 1, 'flags': tfr.NESTED | tfr.STAGE}
+    w.chunk(tfr.clocks(0, 0, 10 ** 18) + tfr.clocks(10 ** 9, 10 ** 9, 10 ** 18 + 10 ** 9))
+    columns = [struct.pack('<HHI', i, tfr.RUNS, len(data)) + data for i, field in enumerate(tfr.KINDS[kind].fields) if field.codec != 'LIST'
+               for data in [tfr.varint(tfr.zigzag(values.get(field.name, 1))) + tfr.varint(rows)]]
+    order, body = tfr.varint(0) + tfr.varint(rows), b''.join(columns)
+    payload = struct.pack('<II', 1, len(order)) + order + struct.pack('<HHII', tfr.KINDS[kind].number, len(columns), rows, len(body)) + body
+    w.flush_strings()
+    for _ in range(chunks):
+        w.block(tfr.CHUNK, payload, flags=0, serial=w.next_serial(), thread=1, tid=7, records=rows)
+    w.footer()
+    return w.save(path)
+
+
+def test_more_records_than_a_file_of_its_size_can_hold(python, tfanalyze, tmp_path):
+    """The first million are read, the others are counted; a file just below the limit is read whole."""
+    few, many = repeated(tmp_path / 'few.tfr', 'range_end', 50000, 20), repeated(tmp_path / 'many.tfr', 'range_end', 50000, 40)
+    out, err, status, _ = ask(python, tfanalyze, 'stages', many, '--format', 'json')
+    calls = json.loads(out)['rows'][0]['calls']
+    assert status == 3 and f'{many}: {2000000 - calls} records are more than a file of its size can hold; they were left out' in err, err
+    assert 1000000 <= calls <= 1000000 + 16 * many.stat().st_size
+    out, err, status, _ = ask(python, tfanalyze, 'stages', few, '--format', 'json')
+    assert status == 0 and json.loads(out)['rows'][0]['calls'] == 1000000, err
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize('kind', ['range_end', 'op', 'call', 'memory'])
+def test_a_crafted_file_of_64_mb(python, tfanalyze, tmp_path, kind):
+    path = repeated(tmp_path / 'large.tfr', kind, 20000, 300000)
+    for command in ('info', 'stages', 'ops', 'memory', 'budget'):
+        _, err, status, peak = ask(python, tfanalyze, command, path)
+        assert status in (1, 3) and peak < 4096 and ('more than a file of its size can hold' in err or 'more memory' in err), (command, err)
 
 
 def test_inputs_with_enough_memory_are_answered(python, tfanalyze, tmp_path, good):

@@ -99,7 +99,6 @@ struct load {
     uint64_t last_clock;         /* ticks */
     uint64_t first_look;         /* ticks: the start of the first sample; 0: there is none */
     uint64_t unknown;            /* records of kinds that the file does not describe */
-    uint64_t budget;             /* limit of records for a file of this size */
 };
 
 /* ---- load.c ---- */

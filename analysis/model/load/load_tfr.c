@@ -379,26 +379,9 @@ static void take_group(struct load *load)
     }
 }
 
-static uint64_t budget_of(const struct trace *trace)
-{
-    return 1000000 + 16 * (trace->size + (trace->live ? trace->live->count * 65536 : 0));
-}
-
-/* Returns whether the chunk's records fit into the budget, and takes them from it. */
-static bool spend(struct load *load, const struct chunk *chunk)
-{
-    if (chunk->records > load->budget) return false; /* damage cannot cause this, only a crafted file */
-    load->budget -= chunk->records;
-    return true;
-}
-
 static void take_chunk(struct load *load, const struct piece *piece, struct chunk *chunk)
 {
     load->piece = piece;
-    if (!spend(load, chunk)) {
-        load->trace->bad_records += chunk->records;
-        return;
-    }
     for (int begins = 1; begins >= 0; begins--) { /* beginnings first: most ranges end in the chunk where they begin */
         for (unsigned g = 0; g < chunk->groups; g++) {
             load->group = &chunk->group[g];
@@ -438,11 +421,7 @@ static void load_launchers(struct load *load)
     if (!p->works.table.count && !p->graphs.nodes) return;
     reader_free(&load->reader);
     load->reader.trace = load->trace;
-    load->budget = budget_of(load->trace);
-    while ((load->piece = reader_next(&load->reader, &chunk)) != NULL) {
-        if (!spend(load, &chunk)) continue; /* the first reading counted it */
-        take_groups(load, &chunk);
-    }
+    while ((load->piece = reader_next(&load->reader, &chunk)) != NULL) take_groups(load, &chunk);
 }
 
 /* ---- the whole trace ---- */
@@ -506,7 +485,8 @@ static void describe(struct load *load)
 static void lose(struct load *load)
 {
     char cause[64];
-    process_lose(load->process, "damaged", load->trace->lost_damaged + load->trace->bad_records + load->reader.unread,
+    process_lose(load->process, "damaged",
+                 load->trace->lost_damaged + load->trace->beyond + load->trace->bad_records + load->reader.unread,
                  true);
     process_lose(load->process, "missing", load->trace->lost_missing, true);
     for (size_t k = 0; k < drop_count; k++) {
@@ -567,7 +547,6 @@ void load_tfr(struct trace *trace, struct names *names, struct needs needs, stru
     load.needs.device |= needs.collectives;   /* the kernels of a collective have its times */
     load.needs.launches |= load.needs.device; /* launches tell which work was launched during warm-up */
     load.needs.tensors &= has_tensors(trace);
-    load.budget = budget_of(trace);
     describe(&load);
     reveals_find(&process->reveals, trace);
     take_funcs(&load);
