@@ -119,7 +119,7 @@ def hostile(path):
     t, at = kineto.Trace(), 100
     for i, name in enumerate(HOSTILE):
         t.stage(name, at, 90).operator(name, at + 1, 50)
-        t.launch(name, at + 10, 5)
+        t.launch(name, at + 10, i + 1, 5)
         at += 100
     return t.write(path)
 
@@ -133,6 +133,51 @@ def test_hostile_names_are_data(tfanalyze, tmp_path):
     names = {row['stage'] for part in data_of(text)['runs'][0]['parts'] if part['id'] == 'stages' for row in part['answer']['rows']}
     assert {HOSTILE[0], HOSTILE[1], HOSTILE[2]} <= names
     check_policy(page_of(tfanalyze, tmp_path / 'two.html', 'diff', path, path))
+
+
+def work_of(path):
+    """{(rank, stream): (works, their time in us)} and the largest total of memory of a device, from the trace itself."""
+    trace, streams, most = json.loads(gzip.decompress(path.read_bytes())), {}, 0
+    rank = trace.get('distributedInfo', {}).get('rank', 0)
+    for event in trace['traceEvents']:
+        if event.get('cat') in ('kernel', 'gpu_memcpy', 'gpu_memset') and event.get('ph') == 'X':
+            count, time = streams.get((rank, event['args']['stream']), (0, 0))
+            streams[rank, event['args']['stream']] = count + 1, time + event['dur']
+        if event.get('name') == '[memory]' and event['args'].get('Device Type') == 1:
+            most = max(most, event['args']['Total Allocated'])
+    return streams, most
+
+
+@pytest.mark.parametrize('name', [RANKS, QWEN])
+def test_the_timeline(tfanalyze, shared_traces, tmp_path, name):
+    """Its rows of streams have the works of the trace, and the highest bar of memory is the highest total."""
+    path = shared_traces / name
+    timeline = data_of(page_of(tfanalyze, tmp_path / 'page.html', 'report', path))['runs'][0]['timeline']
+    expected, most = {}, 0
+    for trace in sorted(path.iterdir()) if path.is_dir() else [path]:
+        streams, memory = work_of(trace)
+        expected.update(streams)
+        most = max(most, memory)
+    shown = {(lane['rank'], int(lane['label'].split()[-1])): (sum(lane['count']), lane['busy_us']) for lane in timeline['lanes'] if lane['kind'] == 'work'}
+    assert set(shown) <= set(expected) and len(shown) >= 1
+    for key, (count, time) in shown.items():
+        assert (count, time) == (expected[key][0], pytest.approx(expected[key][1])), key
+    rows = [row for row in timeline['values'] if row['name'] == 'memory of device 0']
+    assert not most and not rows or max(value or 0 for value in rows[0]['values']) == most
+
+
+def test_the_timeline_is_thinned(tfanalyze, tmp_path):
+    """Of 60,000 kernels no row has more boxes than a screen shows; the boxes have all of them, and a long one stays alone."""
+    t = kineto.Trace()
+    for i in range(60000):
+        t.launch(f'kernel {i % 5}', 10 + 10 * i, i + 1, 5)
+    t.launch('long', 10 + 10 * 60000, 60001, 9000)
+    timeline = data_of(page_of(tfanalyze, tmp_path / 'page.html', 'report', t.write(tmp_path / 'in.json')))['runs'][0]['timeline']
+    lanes = [lane for lane in timeline['lanes'] if lane['kind'] == 'work']
+    assert lanes and all(len(lane['start']) <= 12000 for lane in lanes) and sum(sum(lane['count']) for lane in lanes) + timeline['left_events'] == 60001
+    assert [(time, count) for lane in lanes for time, count in zip(lane['time'], lane['count']) if time >= 9_000_000] == [(9_000_000, 1)]
+    for lane in lanes:
+        assert all(step >= 0 for step in lane['start']) and len({len(lane[key]) for key in ('start', 'time', 'name', 'count')}) == 1
 
 
 def test_a_large_page_is_packed(tfanalyze, shared_traces, tmp_path):

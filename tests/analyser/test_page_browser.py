@@ -12,7 +12,7 @@ from conftest import clean_environment
 from test_page import HOST, PAIR, QWEN, RANKS, data_of, hostile, page_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('browser')]
-SECTIONS = ['verdict', 'findings', 'stages', 'slowest', 'operators', 'lines', 'devices', 'memory', 'collectives', 'files', 'roofline', 'startup', 'recording']
+SECTIONS = ['verdict', 'findings', 'stages', 'slowest', 'timeline', 'operators', 'lines', 'devices', 'memory', 'collectives', 'files', 'roofline', 'startup', 'recording']
 # The table of each part whose rows the page shows as they are.
 TABLES = {'ops': 'ops', 'breakdown': 'kernels', 'roofline': 'roof-table', 'hotspots': 'hotspots', 'timeline': 'device-table', 'comm': 'comm', 'stragglers': 'stragglers', 'io': 'io', 'startup': 'startup-table',
           'slowest': 'slowest-table', 'memory': 'memory-table', 'clocks': 'clocks', 'info': 'info'}
@@ -119,6 +119,36 @@ def test_sorting_and_search(browser, tfanalyze, shared_traces, tmp_path):
     finding = browser.driver.find_element('css selector', '.finding summary')
     finding.send_keys(Keys.ENTER)
     browser.until('document.querySelector(".finding").open')
+
+
+CANVAS = 'document.getElementById("timeline-canvas").dataset'
+
+
+def test_the_timeline_moves(browser, tfanalyze, shared_traces, tmp_path):
+    """By keys, by search and by two fingers; the table has its rows."""
+    timeline = draw(browser, tfanalyze, tmp_path / 'page.html', 'report', shared_traces / RANKS)['runs'][0]['timeline']
+    browser.until(f'{CANVAS}.to === "1"')
+    canvas = browser.driver.find_element('id', 'timeline-canvas')
+    canvas.send_keys('+')
+    browser.until(f'{CANVAS}.from === "0.25" && {CANVAS}.to === "0.75"')
+    canvas.send_keys(Keys.ARROW_RIGHT)
+    browser.until(f'Math.abs({CANVAS}.from - 0.3) < 1e-9')
+    canvas.send_keys('0')
+    browser.until(f'{CANVAS}.from === "0" && {CANVAS}.to === "1"')
+    browser.run('document.getElementById("timeline-canvas").scrollIntoView({block: "center"})')
+    x, y, width = browser.run('const box = document.getElementById("timeline-canvas").getBoundingClientRect(); return [box.left, box.top + 30, box.width]')
+    for kind, apart in (('touchStart', 0.1), ('touchMove', 0.15), ('touchMove', 0.2)):
+        browser.devtools('Input.dispatchTouchEvent', type=kind, touchPoints=[{'x': x + width * (0.6 + sign * apart), 'y': y, 'id': i} for i, sign in enumerate((-1, 1))])
+    browser.devtools('Input.dispatchTouchEvent', type='touchEnd', touchPoints=[])
+    browser.until(f'{CANVAS}.to - {CANVAS}.from < 0.9')
+    browser.driver.find_element('css selector', 'input[aria-label="search the timeline"]').send_keys('nccl')
+    names = {i for i, name in enumerate(timeline['names']) if 'nccl' in name.lower()}
+    assert int(browser.run(f'return {CANVAS}.found')) == sum(name in names for lane in timeline['lanes'] for name in lane['name']) > 0
+    browser.driver.find_element('css selector', '#timeline details summary').send_keys(Keys.ENTER)
+    rows = browser.whole('timeline-table')
+    assert [row['busy_us'] for row in rows] == [lane['busy_us'] for lane in timeline['lanes']] + [None] * len(timeline['values'])
+    assert [row['events'] for row in rows][:len(timeline['lanes'])] == [sum(lane['count']) for lane in timeline['lanes']]
+    assert 'is drawn together' in browser.run('return document.getElementById("thinned").textContent')
 
 
 def test_hostile_names_are_text(browser, tfanalyze, tmp_path):

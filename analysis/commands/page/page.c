@@ -10,6 +10,7 @@
 #include "ask/choice.h"
 #include "ask/diff/timing_file.h"
 #include "base/command.h"
+#include "commands/page/page_lanes.h"
 #include "write/page/page_file.h"
 
 /* A question of a page. */
@@ -163,6 +164,15 @@ static void end_questions(struct session *own)
     free(question);
 }
 
+/* The timeline reads what `advise` needs. */
+static void put_lanes(struct out *out, struct session *own)
+{
+    own->options.command = command_of(&own->options, "advise");
+    out_puts(out, ", \"timeline\": ");
+    if (session_load(own)) lanes_write(out, &own->chosen);
+    else out_puts(out, "null");
+}
+
 /* Writes what one run answers. Returns false, after a message, if it has nothing usable. */
 static bool put_run(struct out *out, struct session *session, const struct strings_list *inputs,
                     const struct part *parts, size_t count)
@@ -173,6 +183,7 @@ static bool put_run(struct out *out, struct session *session, const struct strin
     if (good) {
         out_puts(out, "{\"parts\": ");
         put_parts(out, &own, parts, count);
+        if (parts == run_parts) put_lanes(out, &own);
         out_puts(out, "}");
     }
     if (own.status) session->status = own.status;

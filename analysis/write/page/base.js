@@ -43,6 +43,7 @@ const grouped = (number, digits) => number.toLocaleString('en', { minimumFractio
 function figure(kind, value, [divisor] = [1]) {
   if (isEmpty(value)) return '\u2013';
   if (!isNumber(value)) return typeof value === 'object' ? JSON.stringify(value) : String(value);
+  if (kind === 'id') return String(value);
   if (kind === 'us') return grouped(value / divisor, 3);
   if (kind === 'bytes') return grouped(value / divisor, divisor === 1 ? 0 : 2);
   if (kind === 'pct') return grouped(value, 1);

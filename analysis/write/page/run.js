@@ -4,11 +4,12 @@ const MOST_BARS = 24;
 
 function us(key, label) { return { key, label, kind: 'us' }; }
 function number(key, label) { return { key, label, kind: 'count' }; }
+function id(key, label) { return { key, label, kind: 'id' }; }
 function word(key, label) { return { key, label, kind: 'text' }; }
 function pct(key, label) { return { key, label, kind: 'pct' }; }
 function bytes(key, label) { return { key, label, kind: 'bytes' }; }
 function real(key, label, kind = 'real') { return { key, label, kind }; }
-const RANK = number('rank', 'rank'), STAGE = word('stage', 'stage');
+const RANK = id('rank', 'rank'), STAGE = word('stage', 'stage');
 
 /* ---- what, when, and whether it is whole ---- */
 
@@ -34,7 +35,7 @@ function factsOf(info) {
 function startAgainstWork(leaves) {
   const start = sum(leaves.filter((row) => row.leaf === 'start-up').map((row) => row.us)), work = sum(leaves.map((row) => row.us)) - start;
   if (!leaves.length) return '';
-  return el('p', { id: 'work' }, `start-up ${alone('us', start)} | your work ${alone('us', work)}`);
+  return el('p', { id: 'work' }, `${start ? `start-up ${alone('us', start)}` : 'no start-up in the trace'} | your work ${alone('us', work)}`);
 }
 
 function drawHead(title, ...children) {
@@ -133,23 +134,23 @@ const STAGE_COLUMNS = [{ ...STAGE, indent: true }, number('ranks', 'ranks'), num
 
 /* ---- the tables ---- */
 
-const SLOWEST_COLUMNS = [STAGE, RANK, us('start_us', 'start'), us('wall_us', 'time'), real('times_median', '\u00d7 median'), number('worker', 'worker'), word('shapes', 'shapes'), word('file', 'file')];
+const SLOWEST_COLUMNS = [STAGE, RANK, id('pid', 'pid'), id('thread', 'thread'), us('start_us', 'start'), us('wall_us', 'time'), real('times_median', '\u00d7 median'), id('worker', 'worker'), word('shapes', 'shapes'), word('file', 'file')];
 const OP_COLUMNS = [word('name', 'operator'), word('shapes', 'shapes'), word('types', 'types'), number('calls', 'calls'), us('self_cpu_us', 'own host'), us('cpu_total_us', 'host with inner'), us('self_device_us', 'own device'),
   us('device_total_us', 'device with inner'), bytes('device_mem_bytes', 'device memory'), real('flops', 'FLOP')];
 const KERNEL_COLUMNS = [{ key: 'name', label: 'kernel', kind: 'name' }, word('kind', 'kind'), STAGE, RANK, number('calls', 'calls'), us('total_us', 'total'), us('mean_us', 'mean'), us('min_us', 'least'), us('max_us', 'most'), pct('pct', 'share')];
-const SPOT_COLUMNS = [word('name', 'function'), word('file', 'file'), number('line', 'line'), STAGE, RANK, word('thread', 'thread'), word('waits_in', 'waits in'), number('samples', 'samples'), us('wall_us', 'time'),
+const SPOT_COLUMNS = [word('name', 'function'), word('file', 'file'), id('line', 'line'), STAGE, RANK, word('thread', 'thread'), word('waits_in', 'waits in'), number('samples', 'samples'), us('wall_us', 'time'),
   us('cpu_us', 'processor'), us('waiting_us', 'waiting'), us('device_idle_us', 'device idle'), pct('pct', 'share')];
 const ROOF_COLUMNS = [word('name', 'operator'), word('shapes', 'shapes'), STAGE, RANK, number('calls', 'calls'), us('device_us', 'device'), real('flops', 'FLOP'), bytes('bytes', 'bytes'), real('achieved_tflops', 'achieved', 'tflops'),
   real('achieved_gbs', 'achieved', 'gbs'), word('bound', 'bound'), us('headroom_us', 'headroom'), pct('pct', 'share')];
 const DEVICE_COLUMNS = [RANK, us('total_us', 'span'), us('busy_us', 'busy'), pct('busy_pct', 'busy'), us('idle_us', 'idle'), us('computation_us', 'computing'), us('communication_us', 'communicating'),
   us('exposed_communication_us', 'not hidden'), us('memcpy_us', 'copying'), us('exposed_memcpy_us', 'not hidden')];
-const COMM_COLUMNS = [word('name', 'collective'), word('group', 'group'), number('seq', 'number'), number('ranks', 'ranks'), bytes('bytes', 'bytes'), us('duration_us', 'time'), us('start_skew_us', 'skew of starts'), us('transfer_us', 'transfer'),
-  real('algbw_gbs', 'algorithm', 'gbs'), real('busbw_gbs', 'bus', 'gbs'), number('last_rank', 'last rank')];
-const LATE_COLUMNS = [RANK, STAGE, number('step', 'step'), real('score', 'score'), number('collectives', 'collectives'), us('late_us', 'late')];
+const COMM_COLUMNS = [word('name', 'collective'), word('group', 'group'), id('seq', 'number'), number('ranks', 'ranks'), bytes('bytes', 'bytes'), us('duration_us', 'time'), us('start_skew_us', 'skew of starts'), us('transfer_us', 'transfer'),
+  real('algbw_gbs', 'algorithm', 'gbs'), real('busbw_gbs', 'bus', 'gbs'), id('last_rank', 'last rank')];
+const LATE_COLUMNS = [RANK, STAGE, id('step', 'step'), real('score', 'score'), number('collectives', 'collectives'), us('late_us', 'late')];
 const FILE_COLUMNS = [word('path', 'path'), word('function', 'function'), RANK, number('calls', 'calls'), number('errors', 'errors'), bytes('bytes', 'bytes'), us('total_us', 'time'), us('unoverlapped_us', 'alone'), us('idle_us', 'device idle'), real('bandwidth_mbs', 'MB/s')];
 const START_COLUMNS = [RANK, word('what', 'what'), word('name', 'name'), us('start_us', 'start'), us('total_us', 'with inner'), us('own_us', 'own'), pct('pct', 'share'), word('reason', 'reason')];
-const CLOCK_COLUMNS = [RANK, number('device', 'device'), word('name', 'name'), number('samples', 'samples'), number('sm_clock_mhz', 'SM MHz'), number('sm_clock_min_mhz', 'least'), number('power_w', 'W'), number('temperature_c', '\u00b0C'), pct('limited_pct', 'limited')];
-const INFO_COLUMNS = [word('path', 'trace'), word('kind', 'kind'), RANK, number('pid', 'pid'), word('host', 'host'), us('duration_us', 'time'), word('complete', 'complete'), word('lost', 'lost'), word('health', 'doubts'), us('own_cost_us', 'cost of recording'),
+const CLOCK_COLUMNS = [RANK, id('device', 'device'), word('name', 'name'), number('samples', 'samples'), number('sm_clock_mhz', 'SM MHz'), number('sm_clock_min_mhz', 'least'), number('power_w', 'W'), number('temperature_c', '\u00b0C'), pct('limited_pct', 'limited')];
+const INFO_COLUMNS = [word('path', 'trace'), word('kind', 'kind'), RANK, id('pid', 'pid'), word('host', 'host'), us('duration_us', 'time'), word('complete', 'complete'), word('lost', 'lost'), word('health', 'doubts'), us('own_cost_us', 'cost of recording'),
   number('threads', 'threads'), word('devices', 'devices'), word('machine', 'machine'), word('recording', 'recording'), word('messages', 'messages')];
 
 /* Returns columns for the keys that the rows have and nobody named. */
@@ -167,6 +168,7 @@ function drawRun(data) {
   section('findings', 'What to change', findingsOf(parts.advise));
   section('stages', 'Stages', tableOf(parts.stages, 'stage-table', STAGE_COLUMNS, treeOf(parts.stages.rows)));
   section('slowest', 'Slowest calls', tableOf(parts.slowest, 'slowest-table', columnsOf(parts.slowest.rows, SLOWEST_COLUMNS)));
+  section('timeline', 'Timeline', timelineOf(data.runs[0].timeline, parts.advise.rows));
   section('operators', 'Operators and kernels', tableOf(parts.ops, 'ops', OP_COLUMNS), el('h3', {}, 'Device work'), tableOf(parts.breakdown, 'kernels', KERNEL_COLUMNS));
   section('lines', 'Lines of code', tableOf(parts.hotspots, 'hotspots', SPOT_COLUMNS));
   section('devices', 'Devices', tableOf(parts.timeline, 'device-table', DEVICE_COLUMNS), el('h3', {}, 'Clocks'), tableOf(parts.clocks, 'clocks', CLOCK_COLUMNS));

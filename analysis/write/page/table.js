@@ -36,13 +36,13 @@ function compare(a, b) {
 function cellOf(column, row, unit) {
   const value = row[column.key];
   const isText = column.kind === 'text' || column.kind === 'name';
-  const cell = el('td', { 'data-key': column.key, class: isText ? `text${column.indent ? ' indent' : ''}` : null });
+  const cell = el('td', { 'data-key': column.key, class: isText ? 'text' : null });
   cell.dataset.value = JSON.stringify(value === undefined ? null : value);
   if (!isText) cell.textContent = figure(column.kind, value, unit);
   else {
     const text = isEmpty(value) ? '\u2013' : typeof value === 'string' ? value : JSON.stringify(value);
     const short = column.kind === 'name' ? shortName(text) : text;
-    if (column.indent) cell.append(' '.repeat(2 * (row.depth || 0)));
+    if (column.indent) cell.style.paddingLeft = `${0.6 + 0.9 * Math.min(row.depth || 0, 12)}rem`;
     cell.append(...longText(short));
     if (short !== text) cell.title = text.slice(0, 2000);
   }
