@@ -22,7 +22,7 @@ from small_traces import live_pair
 from test_reader_live import own_process
 from test_signature_files import CACHE_DIT, FUNCTION, MB, Run, tensor
 
-HANG = 30  # seconds; a command takes a few hundredths of a second
+HANG = 100  # seconds; a command takes a few hundredths of a second
 TRACE = 'rank0.host.4000.tfr'
 
 

@@ -53,7 +53,7 @@ class Interpreter:
             return
         self.process.stdin.close()
         try:
-            self.process.wait(timeout=5)
+            self.process.wait(timeout=60)
         except subprocess.TimeoutExpired:  # a script that a test no longer waits for
             self.kill()
 

@@ -30,7 +30,7 @@ bool simnccl_until(ncclComm_t comm, const uint32_t *word, uint32_t least)
     uint64_t end = simnccl_clock() + patience();
     for (int i = 0; (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - least) < 0; i++) {
         if (__atomic_load_n(&comm->aborted, __ATOMIC_RELAXED)) return false;
-        if (i > 100) usleep(20);
+        if (i > 100) usleep(i < 2000 ? 20 : 1000); /* ranks that hang leave the processors to others */
         if (simnccl_clock() > end) {
             simnccl_log("{\"t\":\"timeout\",\"comm\":\"%s\",\"rank\":%d}", comm->id, comm->rank);
             __atomic_store_n(&comm->state, ncclRemoteError, __ATOMIC_RELEASE);

@@ -5,6 +5,7 @@
  * Prints the number of calls made, and whether threads can still be cancelled.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -60,7 +61,7 @@ static void *target(void *unused)
     going = 1;
     call(1);
     call(2);
-    while (going) continue;
+    while (going) sched_yield();
     return unused;
 }
 
@@ -69,7 +70,7 @@ static void shoot(void)
     pthread_t thread;
     for (int i = 0; i < 1000; i++) {
         if (pthread_create(&thread, NULL, target, NULL) != 0) return;
-        while (!going) continue;
+        while (!going) sched_yield();
         for (int k = 0; k < 8; k++) pthread_kill(thread, SIGALRM);
         going = 0;
         pthread_join(thread, NULL);
