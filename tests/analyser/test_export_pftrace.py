@@ -10,10 +10,12 @@ from decimal import Decimal
 import pytest
 
 import comm_traces
+import growth_shapes
 import kineto
 import pftrace
 import tfr
 from conftest import clean_environment, execute
+from growth_shapes import event
 from small_traces import clock_chunk, simple
 from test_device_records import START, US, Trace
 from test_export_kineto import AMD, FILTER, QWEN, RESNET
@@ -232,6 +234,59 @@ def test_overlapping_kernels(tmp_path, export, write, name):
     check_lanes(found)
     correlations = [(a.args['correlation'], b.args['correlation']) for a, b in found.flows]
     assert len(correlations) == len(set(correlations)) == len(OVERLAPS) and all(a == b for a, b in correlations)
+
+
+def graph_rows(found):
+    """The intervals of work by the name of the row."""
+    rows = defaultdict(list)
+    for s in found.slices:
+        if s.category == 'kernel':
+            rows[s.track.name].append((s.start, s.end, s.args['stream']))
+    return rows
+
+
+@pytest.mark.parametrize('streams', [8, 9, 300])
+def test_many_streams_of_graphs(export, tmp_path, streams):
+    """Three kernels at once on hundreds of streams need three rows; few streams keep theirs, and so does one with other work."""
+    events = [event('cuda_runtime', 'cudaGraphLaunch', 0, 5, correlation=1)]
+    events += [event('kernel', 'node', 10 * i + 10, 25, i + 20, 0, correlation=1, device=0, stream=i + 20,
+                     **{'graph id': 4, 'graph node id': 4 << 32 | i}) for i in range(streams)]
+    events += [event('cuda_runtime', 'cudaLaunchKernel', 6, 1, correlation=2),
+               event('kernel', 'node', 10, 30, 7, 0, correlation=3, device=0, stream=7, **{'graph id': 4, 'graph node id': 4 << 32}),
+               event('kernel', 'plain', 50, 10, 7, 0, correlation=2, device=0, stream=7)]
+    for at, correlation in ((0, 1), (6, 2)):
+        events.append(json.dumps({'ph': 's', 'cat': 'ac2g', 'name': 'ac2g', 'id': correlation, 'pid': 1, 'tid': 1, 'ts': at}))
+    events += [json.dumps({'ph': 'f', 'cat': 'ac2g', 'name': 'ac2g', 'id': 1, 'pid': 0, 'tid': i + 20, 'ts': 10 * i + 10,
+                           'bp': 'e'}) for i in range(streams)]
+    found = export(growth_shapes.kineto(tmp_path, events))
+    nested(found.slices)
+    rows = graph_rows(found)
+    assert len(rows.pop('stream 7')) == 2
+    assert sorted(w[2] for row in rows.values() for w in row) == [i + 20 for i in range(streams)]
+    if streams <= 8:
+        assert set(rows) == {f'stream {i + 20}' for i in range(streams)}
+    else:
+        assert set(rows) == {'graphs', 'graphs, lane 2', 'graphs, lane 3'}
+    for row in rows.values():
+        assert all(end <= start for (_, end, _), (start, _, _) in zip(sorted(row), sorted(row)[1:]))
+    names = [t.name for t in found.tracks.values()]
+    assert len([n for n in names if n.startswith(('stream', 'graphs'))]) == len(rows) + 1
+    assert sum(1 for a, b in found.flows if b.name == 'node') == streams
+    assert {n for n in names if n.startswith('launch queue')} == (
+        {f'launch queue, GPU 0, stream {i + 20}' for i in range(streams)} if streams <= 8 else {'launch queue, GPU 0, graphs'})
+
+
+def test_many_streams_of_graphs_of_ours(export, tmp_path):
+    """The same in a trace of ours: 300 streams, three kernels at once."""
+    t = Trace()
+    for i in range(300):
+        t.work('kernel', 10 * US if i == 0 else None, (500 + 10 * i) * US, 25 * US, stream=i + 20, number=1, name='node',
+               graph=4, node=4 << 32 | i)
+    rows = graph_rows(export(t.save(tmp_path / 'rank2.h.1.tfr')))
+    assert set(rows) == {'graphs', 'graphs, lane 2', 'graphs, lane 3'}
+    assert sorted(w[2] for row in rows.values() for w in row) == list(range(20, 320))
+    for row in rows.values():
+        assert all(end <= start for (_, end, _), (start, _, _) in zip(sorted(row), sorted(row)[1:]))
 
 
 def check_chrome_lanes(document):

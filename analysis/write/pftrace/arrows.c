@@ -63,15 +63,16 @@ static void add_sample(struct pf *pf, struct pf_sample sample)
 
 static bool is_work(const struct pf *pf, uint32_t key)
 {
-    return pf->key[key].kind == KEY_FLAT && pf->track[pf->key[key].track].kind == PF_STREAM;
+    return IS_FLAT(pf->key[key].kind) && pf->track[pf->key[key].track].kind == PF_STREAM;
 }
 
 /* Returns the counter of a stream's launch queue. */
 static uint32_t queue_of(struct pf *pf, uint32_t key)
 {
     const struct pf_track *track = &pf->track[pf->track[pf->key[key].track].of];
-    char *name = string_format("launch queue, GPU %lld, stream %lld", (long long)pf->group[track->group].pid,
-                               (long long)track->tid);
+    long long device = (long long)pf->group[track->group].pid;
+    char *name = track->name ? string_format("launch queue, GPU %lld, graphs", device)
+                             : string_format("launch queue, GPU %lld, stream %lld", device, (long long)track->tid);
     uint32_t counter = pf_counter(pf, pf_main_group(pf), name, false);
     free(name);
     return counter;

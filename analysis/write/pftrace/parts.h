@@ -88,6 +88,7 @@ struct pf_track {
     uint32_t group;
     int64_t tid;       /* of a thread or stream */
     uint32_t name;     /* text; NAME_NONE: by its kind and tid */
+    uint32_t drawn_on; /* of a stream of graphs alone: the track that has its work + 1; 0: itself */
     uint32_t of, lane; /* a lane: its first track and its number from 1; else `of` is the track itself */
     bool crossing;     /* a lane of events that cross others, not of overlapping work */
     bool is_bytes;     /* a counter of bytes */
@@ -109,7 +110,9 @@ struct pf_group {
     int64_t shown; /* the pid in the file, unique in it */
 };
 
-enum pf_key_kind { KEY_SLICE, KEY_FLAT, KEY_INSTANT }; /* FLAT: never drawn inside another one: work, coroutines */
+/* FLAT: never drawn inside another one: work, coroutines. NODE: such work of a CUDA graph. */
+enum pf_key_kind { KEY_SLICE, KEY_FLAT, KEY_INSTANT, KEY_NODE };
+#define IS_FLAT(kind) ((kind) == KEY_FLAT || (kind) == KEY_NODE)
 
 struct pf_key {
     int64_t start, end;
@@ -194,6 +197,8 @@ uint32_t pf_find_row(const struct pf *pf, int64_t pid, int64_t tid, bool on_devi
 uint32_t pf_async(struct pf *pf, const struct event *event);
 uint32_t pf_counter(struct pf *pf, uint32_t group, const char *name, bool is_bytes);
 uint32_t pf_lane(struct pf *pf, uint32_t track, uint32_t lane, bool crossing);
+/* Draws the work of the streams that run graphs alone on a track of the device, where there are many of them. */
+void pf_join_streams(struct pf *pf);
 uint32_t pf_main_group(struct pf *pf);
 int64_t pf_pid(struct pf *pf, const struct event *event);
 int64_t pf_tid(struct pf *pf, const struct event *event);

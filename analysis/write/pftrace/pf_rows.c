@@ -33,8 +33,12 @@ static void place_event(struct pf *pf, uint32_t index)
     uint32_t at = key->track;
     struct pf_track *track = &pf->track[at];
     track->last = index;
+    if (track->drawn_on) {
+        key->track = at = track->drawn_on - 1;
+        track = &pf->track[at];
+    }
     close_ended(pf, track, key->start);
-    uint32_t lane = key->kind == KEY_FLAT ? lanes_place(&track->works, key->start, key->end) : 0;
+    uint32_t lane = IS_FLAT(key->kind) ? lanes_place(&track->works, key->start, key->end) : 0;
     bool crosses = !lane && track->depth && pf->key[track->open[track->depth - 1]].end < key->end;
     if (crosses) lane = 1 + lanes_place(&track->crossings, key->start, key->end);
     if (lane) {

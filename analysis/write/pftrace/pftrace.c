@@ -84,7 +84,9 @@ static void take_slice(struct pf *pf, const struct event *event)
     if (!(event->has & HAS_DUR) || event->dur < 0) return; /* the loader reports these */
     enum event_class event_class = kineto_class(event->category, event->name);
     uint32_t track = pf_row(pf, event, ON_DEVICE(event_class));
-    struct pf_key *key = keep_key(pf, event, IS_WORK(event_class) ? KEY_FLAT : KEY_SLICE, track);
+    int64_t graph = 0;
+    bool is_node = IS_WORK(event_class) && value_int(event_argument(event, "graph id"), &graph) && graph;
+    struct pf_key *key = keep_key(pf, event, is_node ? KEY_NODE : IS_WORK(event_class) ? KEY_FLAT : KEY_SLICE, track);
     key->end = add_ns(event->ts, event->dur);
 }
 
@@ -294,6 +296,7 @@ static void end_process(void *context)
 {
     struct pftrace *file = context;
     struct pf *pf = file->pf;
+    pf_join_streams(pf);
     pf_place(pf);
     pf_link(pf);
     pf_sort_samples(pf);

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/escape.h"
 
-enum { FREE_PID = 1 << 22, LABELS_MOST = 64 };
+enum { FREE_PID = 1 << 22, LABELS_MOST = 64, FEW_STREAMS = 8 };
 static const int64_t TEXT_ROW = (int64_t)1 << 62; /* rows whose number is a text */
 
 /* ---- rows ---- */
@@ -120,6 +120,34 @@ uint32_t pf_lane(struct pf *pf, uint32_t track, uint32_t lane, bool crossing)
     return track_at(pf, hash_numbers(hash_numbers(track, UINT64_MAX - crossing), lane), like);
 }
 
+/* Returns how many streams of each group run graphs alone, and marks these. The caller frees both. */
+static uint32_t *count_streams(const struct pf *pf, bool *runs_graphs)
+{
+    uint32_t *count = mem_zero(pf->groups, sizeof *count);
+    for (size_t i = 0; i < pf->keys; i++) runs_graphs[pf->key[i].track] |= pf->key[i].kind == KEY_NODE;
+    for (size_t i = 0; i < pf->keys; i++)
+        if (pf->key[i].kind != KEY_NODE) runs_graphs[pf->key[i].track] = false;
+    for (size_t i = 0; i < pf->tracks; i++) count[pf->track[i].group] += runs_graphs[i];
+    return count;
+}
+
+void pf_join_streams(struct pf *pf)
+{
+    size_t streams = pf->tracks;
+    bool *runs_graphs = mem_zero(streams, sizeof *runs_graphs);
+    uint32_t *count = count_streams(pf, runs_graphs);
+    for (size_t i = 0; i < streams; i++) {
+        uint32_t group = pf->track[i].group;
+        if (!runs_graphs[i] || count[group] <= FEW_STREAMS) continue;
+        uint32_t name = names_add(&pf->texts, "graphs", strlen("graphs"));
+        uint32_t track = track_at(pf, key_of(PF_STREAM, group, UINT64_MAX),
+                                  (struct pf_track){.kind = PF_STREAM, .group = group, .tid = INT64_MAX, .name = name});
+        pf->track[i].drawn_on = track + 1;
+    }
+    free(runs_graphs);
+    free(count);
+}
+
 /* ---- names ---- */
 
 static uint64_t thread_key(int64_t pid, int64_t tid)
@@ -163,7 +191,7 @@ static char *row_text(const struct pf *pf, const char *before, int64_t number)
 
 static char *name_of_track(const struct pf *pf, const struct pf_track *track)
 {
-    const char *given = track->kind == PF_ASYNC || track->kind == PF_COUNTER
+    const char *given = track->kind == PF_ASYNC || track->kind == PF_COUNTER || track->name
                             ? names_get(&pf->texts, track->name)->text
                             : text_of(pf, NAME_OF_THREAD, thread_key(pf->group[track->group].pid, track->tid));
     char *name =
@@ -313,7 +341,8 @@ void pf_write_tracks(struct pf *pf)
         if (pf->group[i].is_device) write_device(pf, &pf->group[i], pf->group[main].uuid);
     for (size_t i = 0; i < pf->tracks; i++) order[i] = (uint32_t)i;
     if (pf->tracks) qsort_r(order, pf->tracks, sizeof *order, by_place, pf);
-    for (size_t i = 0; i < pf->tracks; i++) write_row(pf, &pf->track[order[i]], (uint32_t)i);
+    for (size_t i = 0; i < pf->tracks; i++)
+        if (!pf->track[order[i]].drawn_on) write_row(pf, &pf->track[order[i]], (uint32_t)i);
     free(order);
 }
 
