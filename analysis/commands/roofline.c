@@ -5,14 +5,17 @@
 #include "advise/roofline/roofs.h"
 #include "commands/session.h"
 
-/* Writes the shapes as one line, however the trace breaks it. */
-static void emit_shapes(struct session *session, uint32_t shapes)
+/* Writes shapes or types of inputs as one line, however the trace breaks it. */
+static void emit_one_line(struct session *session, const char *key, uint32_t inputs)
 {
-    const char *text = model_name(&session->model, shapes);
+    const char *text = model_name(&session->model, inputs);
     struct text line = {0};
-    for (; *text; text++)
-        if (!strchr(" \t\r\n", *text)) text_format(&line, *text == ',' ? ", " : "%c", *text);
-    emit_text(&session->emit, "shapes", line.data);
+    for (bool quoted = false; *text; text++) {
+        quoted ^= *text == '"'; /* "long int" keeps its blank */
+        if (quoted) text_add(&line, text, 1);
+        else if (!strchr(" \t\r\n", *text)) text_format(&line, *text == ',' ? ", " : "%c", *text);
+    }
+    emit_text(&session->emit, key, line.data);
     text_free(&line);
 }
 
@@ -26,7 +29,8 @@ static void emit_roof(struct session *session, const struct roofline *roofline, 
     emit_stage(e, names_get(&model->names, row->key.stage));
     emit_known(e, "rank", row->key.rank);
     emit_text(e, "name", model_name(model, row->key.name));
-    emit_shapes(session, row->key.shapes);
+    emit_one_line(session, "shapes", row->key.shapes);
+    emit_one_line(session, "types", row->key.types);
     emit_hide(e, left_rows_stage(&roofline->left, row->key.rank, row->key.stage));
     emit_count(e, "calls", row->calls);
     emit_double(e, "flops", row->cost.known ? row->cost.flops * calls : NAN);

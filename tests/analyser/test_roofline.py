@@ -110,3 +110,15 @@ def test_a_device_of_nearly_the_same_name(tfanalyze, shared_traces, device, peak
         flops, moved = product(1, 256, 131072, 512, 2)
         least = max(moved / peaks[0] / 1e3, flops / peaks[1] / 1e6)
         assert row['headroom_us'] == pytest.approx(row['device_us'] - 10 * least, rel=1e-3)
+
+
+def test_types_tell_rows_apart(tfanalyze, shared_traces):
+    """Each row has the types of its inputs, one for each shape, as the trace has them; rows of one name and shapes differ in them."""
+    path = shared_traces / 'tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz'
+    rows = json.loads(execute([tfanalyze, 'roofline', path, '--format', 'json'], clean_environment(), ROOT, 120).out)['rows']
+    events = json.loads(gzip.decompress(path.read_bytes()))['traceEvents']
+    known = {(e['name'], json.dumps(e['args']['Input type'])) for e in events if e.get('cat') == 'cpu_op' and 'Input type' in e.get('args', {})}
+    typed = [row for row in rows if row['types']]
+    assert len(typed) > 20 and all((row['name'], json.dumps(json.loads(row['types']))) in known for row in typed)
+    keys = [(row['stage'], row['rank'], row['name'], row['shapes'], row['types']) for row in rows]
+    assert len(keys) == len(set(keys))

@@ -47,7 +47,7 @@ function figure(kind, value, [divisor] = [1]) {
   if (kind === 'us') return grouped(value / divisor, 3);
   if (kind === 'bytes') return grouped(value / divisor, divisor === 1 ? 0 : 2);
   if (kind === 'pct') return grouped(value, 1);
-  if (kind === 'real' || kind === 'tflops' || kind === 'gbs') return Math.abs(value) < 0.01 && value ? value.toExponential(2) : grouped(value, 2);
+  if (kind === 'real' || kind === 'tflops' || kind === 'gbs') return value && (Math.abs(value) < 0.01 || Math.abs(value) >= 1e9) ? value.toExponential(2) : grouped(value, 2);
   return Number.isInteger(value) ? grouped(value, 0) : grouped(value, 3);
 }
 

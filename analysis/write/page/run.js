@@ -135,12 +135,12 @@ const STAGE_COLUMNS = [{ ...STAGE, indent: true }, number('ranks', 'ranks'), num
 /* ---- the tables ---- */
 
 const SLOWEST_COLUMNS = [STAGE, RANK, id('pid', 'pid'), id('thread', 'thread'), us('start_us', 'start'), us('wall_us', 'time'), real('times_median', '\u00d7 median'), id('worker', 'worker'), word('shapes', 'shapes'), word('file', 'file')];
-const OP_COLUMNS = [word('name', 'operator'), word('shapes', 'shapes'), word('types', 'types'), number('calls', 'calls'), us('self_cpu_us', 'own host'), us('cpu_total_us', 'host with inner'), us('self_device_us', 'own device'),
+const OP_COLUMNS = [word('name', 'operator'), word('shapes', 'shapes'), number('calls', 'calls'), us('self_cpu_us', 'own host'), us('cpu_total_us', 'host with inner'), us('self_device_us', 'own device'),
   us('device_total_us', 'device with inner'), bytes('device_mem_bytes', 'device memory'), real('flops', 'FLOP')];
 const KERNEL_COLUMNS = [{ key: 'name', label: 'kernel', kind: 'name' }, word('kind', 'kind'), STAGE, RANK, number('calls', 'calls'), us('total_us', 'total'), us('mean_us', 'mean'), us('min_us', 'least'), us('max_us', 'most'), pct('pct', 'share')];
 const SPOT_COLUMNS = [word('name', 'function'), word('file', 'file'), id('line', 'line'), STAGE, RANK, word('thread', 'thread'), word('waits_in', 'waits in'), number('samples', 'samples'), us('wall_us', 'time'),
   us('cpu_us', 'processor'), us('waiting_us', 'waiting'), us('device_idle_us', 'device idle'), pct('pct', 'share')];
-const ROOF_COLUMNS = [word('name', 'operator'), word('shapes', 'shapes'), STAGE, RANK, number('calls', 'calls'), us('device_us', 'device'), real('flops', 'FLOP'), bytes('bytes', 'bytes'), real('achieved_tflops', 'achieved', 'tflops'),
+const ROOF_COLUMNS = [word('name', 'operator'), word('shapes', 'shapes'), word('types', 'types'), STAGE, RANK, number('calls', 'calls'), us('device_us', 'device'), real('flops', 'FLOP'), bytes('bytes', 'bytes'), real('achieved_tflops', 'achieved', 'tflops'),
   real('achieved_gbs', 'achieved', 'gbs'), word('bound', 'bound'), us('headroom_us', 'headroom'), pct('pct', 'share')];
 const DEVICE_COLUMNS = [RANK, us('total_us', 'span'), us('busy_us', 'busy'), pct('busy_pct', 'busy'), us('idle_us', 'idle'), us('computation_us', 'computing'), us('communication_us', 'communicating'),
   us('exposed_communication_us', 'not hidden'), us('memcpy_us', 'copying'), us('exposed_memcpy_us', 'not hidden')];
@@ -156,7 +156,7 @@ const INFO_COLUMNS = [word('path', 'trace'), word('kind', 'kind'), RANK, id('pid
 /* Returns columns for the keys that the rows have and nobody named. */
 function columnsOf(rows, named = []) {
   const keys = new Set(rows.flatMap((row) => Object.keys(row)));
-  const kind = (key) => (key.endsWith('_us') ? 'us' : key.endsWith('_bytes') ? 'bytes' : key.endsWith('_pct') || key === 'pct' ? 'pct' : rows.every((row) => row[key] === null || isNumber(row[key])) ? 'count' : 'text');
+  const kind = (key) => (key.endsWith('_us') ? 'us' : key.endsWith('_bytes') ? 'bytes' : key.endsWith('_pct') || key === 'pct' ? 'pct' : ['rank', 'pid', 'thread', 'device'].includes(key) ? 'id' : rows.every((row) => row[key] === null || isNumber(row[key])) ? 'count' : 'text');
   const known = named.filter((column) => keys.has(column.key));
   return [...known, ...[...keys].filter((key) => !known.some((column) => column.key === key)).map((key) => ({ key, label: key.replace(/_(us|bytes|pct)$/, '').replaceAll('_', ' '), kind: kind(key) }))];
 }

@@ -5,7 +5,7 @@ const ROWS_SHOWN = 15;
 /* Returns a shorter form of the C++ name of a kernel: without template arguments and parameters. */
 function shortName(name) {
   let depth = 0, out = '';
-  for (const c of name) {
+  for (const c of name.replaceAll('(anonymous namespace)::', '')) {
     if (c === '<' || c === '(') depth++;
     if (!depth) out += c;
     if (c === '>' || c === ')') depth = Math.max(0, depth - 1);
