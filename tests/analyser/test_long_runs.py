@@ -170,7 +170,7 @@ STAGES = [['stages', '--format', 'json'], ['stages', '--exclusive', '--stage', '
           ['breakdown', '--group-by', 'op', '--stage', 'run']]
 
 SUMS = [['stacks'], ['stacks', '--layout', 'speedscope', '--stage', 'run'], ['launches', '--format', 'json'],
-        ['launches', '--stage', 'run'], ['diff', '--by', 'op', '--format', 'json'], ['diff', '--by', 'op', '--stage', 'run,load'],
+        ['launches', '--stage', 'run'], ['launches', '--from', '0.0005', '--to', '0.0015', '--format', 'json'], ['diff', '--by', 'op', '--format', 'json'], ['diff', '--by', 'op', '--stage', 'run,load'],
         ['diff', '--by', 'op', '--from', '0.0005', '--to', '0.0015'], ['steps', '--format', 'json'], ['io', '--format', 'json']]
 
 

@@ -114,7 +114,7 @@ static void take_dispatches(struct launch_sums *l, const struct taking *t)
 {
     struct op_walk walk;
     struct walked_op op;
-    op_walk_begin(&walk, t->process, t->attribution, t->choice->options, &l->model->names);
+    op_walk_window(&walk, t->choice, &l->model->names);
     while (op_walk_next(&walk, &op)) {
         uint32_t stage;
         if (is_dispatch(l->model, op.name, op.scope, &l->is_native) && choice_call(t->choice, op.start, NO_PLACE) &&

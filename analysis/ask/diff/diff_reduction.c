@@ -48,7 +48,7 @@ static void take_operators(struct diff_taken *taken, const struct choice *choice
     const struct attribution *a = choice->attribution;
     struct op_walk walk;
     struct walked_op op;
-    op_walk_begin(&walk, choice->process, a, choice->options, names);
+    op_walk_window(&walk, choice, names);
     while (op_walk_next(&walk, &op))
         if (choice_moment(choice, op.start, op.at.time) && (!a || choice_in_stage(choice, &op.at)))
             take_call(taken, op.name, DIFF_OPERATOR, op.end - op.start);

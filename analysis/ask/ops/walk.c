@@ -1,13 +1,29 @@
 /* walk.c - hands over the operators of a process one by one, whether it holds them or they are in its file. */
 #include "ask/ops/walk.h"
 
+static void begin_walk(struct op_walk *walk, const struct process *process, const struct options *options,
+                       struct names *names, const struct intervals *when)
+{
+    const struct sweep_wants wants = {.ops = true, .op_scopes = true, .when = when};
+    *walk = (struct op_walk){.process = process};
+    if (!process->in_file.trace) return;
+    walk->sweep = sweep_open(process, names, wants, options->jobs != 1);
+}
+
 void op_walk_begin(struct op_walk *walk, const struct process *process, const struct attribution *attribution,
                    const struct options *options, struct names *names)
 {
-    const struct sweep_wants wants = {.ops = true, .op_scopes = true};
-    *walk = (struct op_walk){.process = process, .attribution = attribution};
-    if (!process->in_file.trace) return;
-    walk->sweep = sweep_open(process, names, wants, options->jobs != 1);
+    begin_walk(walk, process, options, names, NULL);
+    walk->attribution = attribution;
+}
+
+void op_walk_window(struct op_walk *walk, const struct choice *choice, struct names *names)
+{
+    struct intervals when = {0};
+    intervals_add(&when, choice->window.from, choice->window.to);
+    begin_walk(walk, choice->process, choice->options, names, &when);
+    walk->attribution = choice->attribution;
+    intervals_free(&when);
 }
 
 static bool next_swept(struct op_walk *walk, struct walked_op *op)

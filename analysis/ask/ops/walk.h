@@ -5,7 +5,7 @@
 #ifndef TFA_OP_WALK_H
 #define TFA_OP_WALK_H
 
-#include "ask/attribute.h"
+#include "ask/choice.h"
 #include "base/opts.h"
 #include "model/sweep/sweep.h"
 
@@ -26,6 +26,9 @@ struct op_walk {
 /* `attribution`: to know the stages, with stages_of_spans if the process holds its operators; else NULL. */
 void op_walk_begin(struct op_walk *walk, const struct process *process, const struct attribution *attribution,
                    const struct options *options, struct names *names);
+/* The same for a caller that takes only operators which begin in the choice's window: of those in the file others may be
+ * missing. */
+void op_walk_window(struct op_walk *walk, const struct choice *choice, struct names *names);
 bool op_walk_next(struct op_walk *walk, struct walked_op *op);
 void op_walk_end(struct op_walk *walk);
 
