@@ -138,7 +138,7 @@ void tfi_background_signal(void)
 
 bool tfi_background_stop(unsigned ms)
 {
-    return tfi_worker_stop(&background.worker, ms);
+    return tfi_worker_end(&background.worker, ms);
 }
 
 /* ---- the calling thread ---- */
@@ -161,7 +161,7 @@ void tfi_caller_signal(void)
 
 bool tfi_caller_stop(unsigned ms)
 {
-    return tfi_worker_stop(&caller.worker, ms);
+    return tfi_worker_end(&caller.worker, ms);
 }
 
 bool tfi_caller_is_calling(void)

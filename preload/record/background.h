@@ -42,7 +42,7 @@ void tfi_background_again(void);
 /* Wakes the thread because there is work. Takes no lock. */
 void tfi_background_signal(void);
 
-/* Ends the thread; waits at most `ms` milliseconds. True if it has ended. */
+/* Ends the thread; waits as tfi_worker_end(). True if it has ended. */
 bool tfi_background_stop(unsigned ms);
 
 /* The same for the calling thread. The first may only be called where no lock of libc can be held: in hooks of functions

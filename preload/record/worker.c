@@ -29,6 +29,7 @@
 #include "record/thread.h"
 
 #define LONGEST_FORK_MS 2000u /* a fork waits no longer for a thread without a processor */
+#define LONGEST_END_MS 10000u /* nor does the end of a trace */
 
 #define LONGEST_HOLD_MS 1000u
 
@@ -251,6 +252,14 @@ static bool is_runnable(struct tfi_worker *worker)
     ssize_t bytes = tfi_read_file(path, text, sizeof text);
     const char *name_end = bytes > 0 ? memrchr(text, ')', (size_t)bytes) : NULL;
     return name_end && strncmp(name_end, ") R", 3) == 0;
+}
+
+bool tfi_worker_end(struct tfi_worker *worker, unsigned ms)
+{
+    bool ended;
+    for (unsigned waited = ms; !(ended = tfi_worker_stop(worker, ms)) && waited < LONGEST_END_MS; waited += ms)
+        if (!ms || !is_runnable(worker)) break;
+    return ended;
 }
 
 /* The kernel counts a thread that has ended among those of the process for a moment, and longer where it lacks a processor. */

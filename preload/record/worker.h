@@ -40,6 +40,10 @@ void tfi_worker_signal(struct tfi_worker *worker);
 /* Ends the thread; waits at most `ms` milliseconds. True if it has ended, or if it is the caller. */
 bool tfi_worker_stop(struct tfi_worker *worker, unsigned ms);
 
+/* The same at the end of a trace: once the time is over it goes on for up to ten seconds while the thread runs or only lacks
+ * a processor. */
+bool tfi_worker_end(struct tfi_worker *worker, unsigned ms);
+
 /* Called before and after a fork; in between the thread is not started. The first one waits for the thread's end: up to
  * two seconds if the thread only lacks a processor, otherwise up to twice `ms` milliseconds; with 0 it never waits. True
  * if the thread has ended. */

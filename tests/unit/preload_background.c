@@ -69,6 +69,18 @@ START_TEST(test_busy)
 }
 END_TEST
 
+/* The end of a trace waits for a thread that runs, longer than for one that hangs. */
+START_TEST(test_end)
+{
+    begin(_i == 1);
+    ck_assert_int_eq(tfi_background_stop(BUSY_MS / 3), !hangs);
+    ck_assert_int_eq(__atomic_load_n(&ended, __ATOMIC_ACQUIRE), !hangs);
+    __atomic_store_n(&released, 1, __ATOMIC_RELEASE);
+    tfi_futex_wake(&released);
+    ck_assert(tfi_background_stop(60000));
+}
+END_TEST
+
 /* The thread is still in its system call when the fork goes on, and ends later. */
 START_TEST(test_hanging)
 {
@@ -177,6 +189,7 @@ int main(void)
     tcase_set_timeout(tcase, 100);
     tcase_add_test(tcase, test_busy);
     tcase_add_test(tcase, test_hanging);
+    tcase_add_loop_test(tcase, test_end, 0, 2);
     tcase_add_test(tcase, test_slow_slices);
     tcase_add_test(tcase, test_short_slices);
     tcase_add_test(tcase, test_stopped);
