@@ -16,6 +16,7 @@
 #include "base/command.h"
 #include "base/gzip_out.h"
 #include "commands/help.h"
+#include "commands/ranks/reduce.h"
 #include "commands/session.h"
 #include "compat/dfanalyzer.h"
 #include "compat/tracelens.h"

@@ -49,7 +49,7 @@ $(B)/unit/%: tests/unit/%.c $(B)/obj/tool.a $(B)/flags
 
 # The fuzzers need clang for libFuzzer: they have their own objects of the whole analyser, with sanitizers.
 CFLAGS_FUZZ = -std=gnu11 -D_GNU_SOURCE -O2 -g $(WARN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined \
-              -DTFI_VERSION='"$(VERSION)"' -Iinclude -Ianalysis $(NVTX_INC:%=-isystem %) -MMD -MP
+              -DTFI_VERSION='"$(VERSION)"' -DTFI_TOOL -include include/glibc.h -Iinclude -Ianalysis $(NVTX_INC:%=-isystem %) -MMD -MP
 $(BUILD)/obj/fuzz/%.o: %.c $(B)/flags
 	$(call compile,FUZZ,clang $(CFLAGS_FUZZ) -fsanitize=fuzzer-no-link$(comma)address$(comma)undefined -c -o $@ $<)
 # main.c has the table of the commands, and libFuzzer its own main.

@@ -83,7 +83,7 @@ struct needs timeline_needs(const struct options *options)
     return by_launch ? work_needs(options) : (struct needs){.device = true};
 }
 
-const struct reduction timeline_reduction = {without_window, reduce_timeline, rank_time_drop};
+const struct reduction timeline_reduction = {without_window, reduce_timeline, rank_time_drop, NULL};
 
 /* ---- ranks ---- */
 

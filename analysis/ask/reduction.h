@@ -16,6 +16,9 @@ struct reduction {
     /* Returns the summary of a process. Several threads call it, each for another process. */
     void *(*take)(struct scope *scope);
     void (*free)(void *summary);
+    /* Returns the summary of a process from a file of summaries (.tfs). It is empty if `from` gets bad. NULL: the
+     * question needs events. */
+    void *(*restore)(struct names *names, int64_t rank, struct unpacking *from);
 };
 
 #endif

@@ -87,12 +87,30 @@ static void drop(const struct session *session, size_t question, size_t input)
     *place = NULL;
 }
 
+/* Takes the summaries of a process from a file of summaries. */
+static void restore(struct session *session, const struct process *process)
+{
+    bool bad = false;
+    for (size_t i = 0; i < session->options.questions; i++) {
+        struct unpacking from = process->block.rest;
+        drop(session, i, process->input);
+        session->taken[i][process->input] =
+            reduction_of(session, i)->restore(&session->model.names, process->rank, &from);
+        bad |= from.bad;
+    }
+    atomic_fetch_add(&session->unreadable, bad);
+}
+
 /* Summarises a process that was just read, for all questions; other threads read others. */
 static void summarise_alone(void *argument, const struct process *process)
 {
     struct session *session = argument;
     if (!wants_process(&session->options, process)) return;
     summaries_reserve(session);
+    if (process->block.bytes) {
+        restore(session, process);
+        return;
+    }
     struct selection alone = borrow(session);
     selection_set(&alone, process);
     for (size_t i = 0; i < session->options.questions; i++) {
@@ -270,6 +288,32 @@ static void leave_out(struct session *session, const struct narrow *narrow)
     text_free(&names);
 }
 
+/* Returns the first question that a file of summaries does not answer; NULL if there is none. */
+static const struct command *question_of_events(const struct session *session)
+{
+    const struct options *options = &session->options;
+    for (size_t i = 0; i < options->questions; i++) {
+        const struct reduction *r = reduction_of(session, i);
+        if (!r || !r->restore || !r->stands_alone(options) || is_filtered(options)) return options->question[i];
+    }
+    return NULL;
+}
+
+/* Leaves files of summaries out of questions that need events. */
+static void leave_out_summaries(struct session *session)
+{
+    const struct command *question = question_of_events(session);
+    for (size_t i = 0; question && i < session->inputs.count; i++) {
+        struct input *input = &session->inputs.input[i];
+        if (input->kind != INPUT_SUMMARY) continue;
+        input->left_out = true;
+        notes_add(&input->notes, UNUSABLE,
+                  "is left out: `%s`%s needs events, which a summary does not have; give the traces", question->name,
+                  is_filtered(&session->options) ? " with filters" : "");
+        input->left_out = false;
+    }
+}
+
 static void read_inputs(struct session *session, const struct reading *reading)
 {
     const struct options *options = &session->options;
@@ -277,6 +321,7 @@ static void read_inputs(struct session *session, const struct reading *reading)
     names_choose(&session->model.names, options);
     session_inputs(session);
     for (size_t i = 0; i < ARRAY_SIZE(narrow_kinds); i++) leave_out(session, &narrow_kinds[i]);
+    leave_out_summaries(session);
     summaries_init(session);
     if (reading->needs.captures && !captures_read(&session->captures, options, &session->inputs, &session->model.names))
         session_spoil(session);
@@ -294,6 +339,11 @@ static bool load(struct session *session, struct needs needs)
     reading.captures = &session->captures;
     read_inputs(session, &reading);
     session_say_unusable(session);
+    if (session->unreadable) {
+        complain(NULL, "%zu summaries hold what this tfanalyze cannot read: their processes count as empty",
+                 (size_t)session->unreadable);
+        session->status = STATUS_PARTIAL;
+    }
     if (!session->model.processes) {
         session->status = STATUS_NOTHING;
         return false;

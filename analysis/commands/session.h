@@ -8,6 +8,7 @@
 #define TFA_SESSION_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "advise/budget/wall.h"
 #include "ask/reduction.h"
@@ -36,7 +37,8 @@ struct session {
     pthread_mutex_t lock;     /* of `alone` */
     struct selection *alone;  /* selections of single processes that no thread uses */
     size_t alones, alone_capacity;
-    struct walls *walls; /* of session_walls; NULL: not made yet */
+    atomic_size_t unreadable; /* summaries from files that could not be unpacked */
+    struct walls *walls;      /* of session_walls; NULL: not made yet */
     struct out out;
     struct emit emit;
     enum { LOAD_FIRST, LOADED, LOAD_FAILED } loaded;

@@ -159,7 +159,7 @@ static bool stands_alone(const struct options *options)
     return io_reduction.stands_alone(options);
 }
 
-const struct reduction dfanalyzer_calls = {stands_alone, reduce_dfanalyzer, free_taken};
+const struct reduction dfanalyzer_calls = {stands_alone, reduce_dfanalyzer, free_taken, NULL};
 
 /* ---- the answer ---- */
 

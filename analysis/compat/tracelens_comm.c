@@ -84,7 +84,7 @@ static void *reduce_tracelens_comm(struct scope *scope)
     return comm_take(scope, take_kernels);
 }
 
-const struct reduction tracelens_collectives = {without_window, reduce_tracelens_comm, comm_taken_free};
+const struct reduction tracelens_collectives = {without_window, reduce_tracelens_comm, comm_taken_free, NULL};
 
 /* ---- kinds ---- */
 

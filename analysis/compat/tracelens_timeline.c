@@ -98,7 +98,7 @@ static bool stands_alone(const struct options *options)
     return false;
 }
 
-const struct reduction tracelens_works = {stands_alone, reduce_tracelens_timeline, rank_time_drop};
+const struct reduction tracelens_works = {stands_alone, reduce_tracelens_timeline, rank_time_drop, NULL};
 
 /* ---- the answers ---- */
 

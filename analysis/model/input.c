@@ -17,10 +17,12 @@
 #include "model/inputs/rank_numbers.h"
 #include "model/load/load_dftracer.h"
 #include "model/load/load_kineto.h"
+#include "model/load/load_summary.h"
 #include "model/load/load_tfr.h"
 #include "model/replays/replay_match.h"
 #include "model/sweep/sweep.h"
 #include "read/kineto_parts.h"
+#include "read/summary/summary_file.h"
 #include "read/torch/flight.h"
 #include "read/torch/memory_rows.h"
 
@@ -150,11 +152,33 @@ static void match_replays(const struct work *work, struct input *input)
         replays_match(&input->process, &work->model->names, work->reading->captures);
 }
 
+/* Reads the next process of a file of summaries. Returns false if there is none. */
+static bool next_summary(struct summary_file *file, struct process *process, struct notes *notes, bool *usable)
+{
+    size_t length;
+    uint8_t *block = summary_next(file, &length, notes);
+    *usable = block && load_summary(block, length, process, notes);
+    if (block && !*usable) {
+        free(block);
+        notes_add(notes, UNUSABLE, "is a summary of another version; make it again");
+    }
+    return *usable;
+}
+
+static void read_summary(struct input *input)
+{
+    if (input->file) summary_close(input->file); /* of an attempt that ran out of memory */
+    else input->file = mem_zero(1, sizeof *input->file);
+    if (summary_open(input->file, input->path, input->how, &input->notes))
+        next_summary(input->file, &input->process, &input->notes, &input->usable);
+}
+
 static void read_one(struct work *work, struct input *input)
 {
     if (input->left_out || notes_have(&input->notes, UNUSABLE)) /* already known to be unreadable */
         return;
     if (input->kind == INPUT_OURS) read_tfr_file(work, input);
+    else if (input->kind == INPUT_SUMMARY) read_summary(input);
     else read_json_file(work, input);
     input->process.input = (size_t)(input - work->inputs->input);
     match_replays(work, input);
@@ -252,6 +276,51 @@ static void read_all_parts(struct work *work)
         add_parts(work->inputs, i);
         read_parts_guarded(work, i);
     }
+}
+
+/* Makes an input of each further process of a file of summaries. */
+static void read_summaries(struct work *work, size_t at)
+{
+    struct inputs *inputs = work->inputs;
+    struct process process;
+    struct notes notes = {0};
+    size_t before = at;
+    bool usable;
+    for (uint32_t part = 1; next_summary(inputs->input[at].file, &process, &notes, &usable); part++) {
+        struct input *input = inputs_append(inputs, inputs->input[at].path, inputs->input[at].how, -1);
+        input->kind = INPUT_SUMMARY;
+        input->part = part;
+        input->notes = notes;
+        input->usable = true;
+        input->process = process;
+        input->process.input = inputs->count - 1;
+        inputs->input[before].next_part = inputs->count - 1;
+        before = inputs->count - 1;
+        notes = (struct notes){0};
+        work->reading->take(work->reading->argument, &input->process);
+        process_forget(&inputs->input[before].process);
+    }
+    for (size_t i = 0; i < notes.count; i++) /* of the end of the file */
+        notes_add(&inputs->input[at].notes, MIN(notes.note[i].level, LOSS), "%s", notes.note[i].text);
+    notes_free(&notes);
+}
+
+static void read_summaries_guarded(struct work *work, size_t at)
+{
+    struct mem_guard guard;
+    mem_guard(&guard);
+    if (setjmp(guard.place) == 0) {
+        read_summaries(work, at);
+        mem_unguard(&guard);
+        return;
+    }
+    notes_add(&work->inputs->input[at].notes, LOSS, "is read in part: the rest needs more memory than is available");
+}
+
+static void read_all_summaries(struct work *work)
+{
+    for (size_t i = 0, count = work->inputs->count; i < count; i++)
+        if (work->inputs->input[i].file && work->inputs->input[i].usable) read_summaries_guarded(work, i);
 }
 
 /* Retries, alone, the files for which memory ran out while others were read beside them. */
@@ -370,6 +439,7 @@ void inputs_read(struct inputs *inputs, struct model *model, const struct readin
     if (watched) pthread_join(watcher, NULL);
     read_starved(&work);
     read_all_parts(&work);
+    read_all_summaries(&work);
     inputs_number_ranks(inputs);
     if (reading->take) {
         work.next = 0;
@@ -390,6 +460,8 @@ void inputs_free(struct inputs *inputs)
         free(input->path);
         free(input->live);
         if (!input->part && !input->is_again) parts_free(input->parts);
+        if (input->file) summary_close(input->file);
+        free(input->file);
     }
     free(inputs->input);
     map_free(&inputs->of_file);

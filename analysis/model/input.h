@@ -12,7 +12,7 @@
 
 #include "model/model.h"
 
-enum input_kind { INPUT_OURS, INPUT_KINETO, INPUT_DFTRACER, INPUT_FLIGHT, INPUT_MEMORY, INPUT_SNAPSHOT };
+enum input_kind { INPUT_OURS, INPUT_KINETO, INPUT_DFTRACER, INPUT_FLIGHT, INPUT_MEMORY, INPUT_SNAPSHOT, INPUT_SUMMARY };
 
 struct input {
     char *path;
@@ -33,10 +33,12 @@ struct input {
     int64_t number;
     enum input_kind kind;       /* except of a trace of ours, `trace` is unused */
     struct kineto_parts *parts; /* of a file that holds several processes: each of them is an input */
-    uint32_t part;              /* of `parts`; that of the first one owns it */
-    bool is_again;              /* of another reading: `parts` is borrowed */
-    size_t next_part;           /* index of the input of the next process of the file; 0: none */
-    struct process process;     /* moved into the model */
+    struct summary_file
+        *file;              /* of summaries of several processes: each of them is an input, and the first one owns it */
+    uint32_t part;          /* of `parts`; that of the first one owns it */
+    bool is_again;          /* of another reading: `parts` is borrowed */
+    size_t next_part;       /* index of the input of the next process of the file; 0: none */
+    struct process process; /* moved into the model */
 };
 
 struct inputs {

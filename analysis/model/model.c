@@ -462,13 +462,14 @@ void process_free(struct process *process)
     reveals_free(&process->reveals);
     machine_free(&process->machine);
     startup_free(&process->startup);
-    void *arrays[] = {process->metadata,         process->func,          process->kinds,        process->losses,
-                      process->thread,           process->args,          process->category,     process->lane,
-                      process->streamed,         process->device,        process->works.detail, process->copied,
-                      process->numbers.span,     process->numbers.work,  process->stage_memory, process->switching,
-                      process->signature,        process->elsewhere,     process->sample,       process->open,
-                      process->silence,          process->communicator,  process->filling,      process->counters.range,
-                      process->counters.counted, process->numbers.range, process->in_file.piece};
+    void *arrays[] = {
+        process->metadata,         process->func,          process->kinds,         process->losses,
+        process->thread,           process->args,          process->category,      process->lane,
+        process->streamed,         process->device,        process->works.detail,  process->copied,
+        process->numbers.span,     process->numbers.work,  process->stage_memory,  process->switching,
+        process->signature,        process->elsewhere,     process->sample,        process->open,
+        process->silence,          process->communicator,  process->filling,       process->counters.range,
+        process->counters.counted, process->numbers.range, process->in_file.piece, process->block.bytes};
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) free(arrays[i]);
     map_free(&process->stage_names.known);
     free(process->stage_names.name);

@@ -23,6 +23,7 @@
 #include "model/operators/details.h"
 #include "model/ranges/lost_ends.h"
 #include "read/reveals.h"
+#include "read/summary/packing.h"
 #include "read/stream/stream.h"
 #include "read/torch/memory_rows.h"
 
@@ -421,8 +422,7 @@ struct process {
     struct pairs *metadata;           /* keys without the prefix "meta." */
     struct reveals reveals;
     char *ended; /* the reason, "running" or "killed"; NULL: unknown */
-    bool complete;
-    bool has_time;
+    bool complete, has_time;
     int64_t first, last;   /* first and last moment of its records */
     int64_t earliest;      /* of a Kineto trace: the first moment of any event, also of arrows and marks */
     int64_t profile_start; /* if has_profile_start: the moment from which torch counts the times of its profile */
@@ -430,10 +430,10 @@ struct process {
     unsigned time_unit;   /* of a dftracer trace: of the times in the file (read/dftracer.h) */
     struct doubts health; /* of a Kineto trace */
     bool has_device_work; /* of a Kineto trace, also if its works are not loaded */
-    uint64_t own_cost_ns;
     bool has_cost;
     struct clock clock;
-    uint64_t events, lost;
+    uint64_t own_cost_ns, events, lost;
+    struct packed_block block; /* of a process from a file of summaries (.tfs) */
     int64_t read_at; /* nanoseconds of this host's CLOCK_REALTIME, before the .live file was read; 0: there is none */
     enum trace_life life;
     bool is_life_known;   /* the process could be looked up: it is of this host and of its present boot */

@@ -1,4 +1,4 @@
-"""test_fuzz - the readers under libFuzzer with ASan and UBSan: traces of PyTorch and dftracer, dumps of the flight recorder, Nsight Compute's CSV, .tfr and .live.
+"""test_fuzz - the readers under libFuzzer with ASan and UBSan: traces of PyTorch and dftracer, dumps of the flight recorder, Nsight Compute's CSV, summaries, .tfr and .live.
 
 `make test` gives the analyser with sanitizers the corpora alone. `make soak` builds the fuzzers and gives each reader 200,000
 inputs, that of .tfr 60,000; with SOAK_ALL it gives a million and 400,000. The seeds follow from SOAK_SEED, so a failure is
@@ -18,8 +18,10 @@ from pathlib import Path
 
 import pytest
 
+import comm_traces
 import fuzz_corpus
 import test_ncu
+import test_reduce
 import tfr
 from conftest import BUILD, ROOT, SOAK_ALL, SOAK_SEED, built, clean_environment, execute
 
@@ -89,6 +91,15 @@ def ncu_seeds():
     whole = test_ncu.FORMS['details']
     yield from (whole[:700].encode(), whole.replace('"', '').encode(), b'"Kernel Name","Metric Name","Metric Value"\n"k","Duration","1,5 (2; 3)"\n',
                 b'"Metric Name","Metric Value","Kernel Name"\n"Duration","1.5"\n"Duration","1.5","k"\n')
+
+
+def tfs_seeds(tmp_path):
+    """Files of summaries, and blocks as the fuzzer takes them, unpacked."""
+    paths, _ = comm_traces.job(tmp_path, world=2, count=6)
+    file = tmp_path / 'job.tfs'
+    assert execute([BUILD / 'tfanalyze', 'reduce', *paths, '-o', file]).rc == 0
+    yield file.read_bytes()
+    yield from test_reduce.blocks(file.read_bytes())
 
 
 def test_corpus_is_small():
@@ -170,6 +181,11 @@ def test_fuzz_flight(tmp_path):
 @fuzzes
 def test_fuzz_ncu(tmp_path):
     fuzz('ncu', tmp_path, corpus_of(tmp_path, ncu_seeds()), MANY, '-max_len=4096', seed=SOAK_SEED + 1)
+
+
+@fuzzes
+def test_fuzz_tfs(tmp_path):
+    fuzz('tfs', tmp_path, corpus_of(tmp_path, tfs_seeds(tmp_path)), MANY, '-max_len=8192', seed=SOAK_SEED + 1)
 
 
 @fuzzes

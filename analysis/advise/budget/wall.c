@@ -337,4 +337,4 @@ struct needs wall_needs(const struct options *options)
                           .looks = true};
 }
 
-const struct reduction wall_reduction = {without_window, reduce_wall, free_taken};
+const struct reduction wall_reduction = {without_window, reduce_wall, free_taken, NULL};

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ask/causes/judging.h"
+#include "ask/comm/comm_saved.h"
 
 const char *const cause_names[NR_CAUSE_KINDS] = {[CAUSE_SLOW_GPU] = "slow_gpu",
                                                  [CAUSE_LATE_HOST] = "late_host",
@@ -28,7 +29,12 @@ static void taken_with_facts_free(void *taken)
     stragglers_reduction.free(taken);
 }
 
-const struct reduction causes_reduction = {without_window, take_with_facts, taken_with_facts_free};
+static void *restore_with_facts(struct names *names, int64_t rank, struct unpacking *from)
+{
+    return comm_restore(from, names, rank, true);
+}
+
+const struct reduction causes_reduction = {without_window, take_with_facts, taken_with_facts_free, restore_with_facts};
 
 struct needs causes_needs(const struct options *options)
 {

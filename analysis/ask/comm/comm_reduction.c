@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "ask/comm/comm_saved.h"
+
 static void take_collective(struct comm_part *part, const struct collective *c)
 {
     bool is_message = c->op == COLLECTIVE_SEND || c->op == COLLECTIVE_RECV;
@@ -148,5 +150,10 @@ struct needs stragglers_needs(const struct options *options)
     return needs_union(needs_union(comm_needs(options), launch_needs()), (struct needs){.samples = true});
 }
 
-const struct reduction comm_reduction = {without_window, take_without_stages, comm_taken_free};
-const struct reduction stragglers_reduction = {without_window, take_with_stages, comm_taken_free};
+static void *restore_without_facts(struct names *names, int64_t rank, struct unpacking *from)
+{
+    return comm_restore(from, names, rank, false);
+}
+
+const struct reduction comm_reduction = {without_window, take_without_stages, comm_taken_free, restore_without_facts};
+const struct reduction stragglers_reduction = {without_window, take_with_stages, comm_taken_free, NULL};

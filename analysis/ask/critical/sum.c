@@ -175,4 +175,4 @@ const struct needs critical_needs = {.device = true,
                                      .waited = true,
                                      .event_numbers = true,
                                      .stream = STREAM_HELD};
-const struct reduction critical_reduction = {stands_alone, reduce_critical, critical_sum_free};
+const struct reduction critical_reduction = {stands_alone, reduce_critical, critical_sum_free, NULL};

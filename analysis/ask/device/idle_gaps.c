@@ -75,7 +75,7 @@ static void free_taken(void *summary)
     free(summary);
 }
 
-const struct reduction idle_reduction = {without_window, reduce_idle, free_taken};
+const struct reduction idle_reduction = {without_window, reduce_idle, free_taken, NULL};
 
 /* ---- all processes ---- */
 

@@ -147,7 +147,7 @@ static void free_taken(void *summary)
     free(summary);
 }
 
-const struct reduction queue_reduction = {without_window, reduce_queue, free_taken};
+const struct reduction queue_reduction = {without_window, reduce_queue, free_taken, NULL};
 
 /* ---- all processes ---- */
 

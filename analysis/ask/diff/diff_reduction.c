@@ -116,4 +116,4 @@ struct needs diff_needs(const struct options *options)
     return work_needs(options); /* warm-up, which is left out, depends on the launch */
 }
 
-const struct reduction diff_reduction = {without_window, reduce_diff, free_taken};
+const struct reduction diff_reduction = {without_window, reduce_diff, free_taken, NULL};

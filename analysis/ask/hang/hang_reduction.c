@@ -201,4 +201,4 @@ static bool stands_alone(const struct options *options)
     return true;
 }
 
-const struct reduction hang_reduction = {stands_alone, reduce_hang, free_taken};
+const struct reduction hang_reduction = {stands_alone, reduce_hang, free_taken, NULL};

@@ -286,4 +286,4 @@ static bool stands_alone(const struct options *options)
     return !is_filtered(options);
 }
 
-const struct reduction io_reduction = {stands_alone, reduce_io, free_taken};
+const struct reduction io_reduction = {stands_alone, reduce_io, free_taken, NULL};

@@ -348,7 +348,7 @@ struct needs steps_needs(const struct options *options)
         .ranges = true, .device = true, .launches = true, .calls = true, .operators = true, .filling = true};
 }
 
-const struct reduction steps_reduction = {without_window, reduce_steps, free_taken};
+const struct reduction steps_reduction = {without_window, reduce_steps, free_taken, NULL};
 
 /* ---- all processes ---- */
 

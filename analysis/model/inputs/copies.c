@@ -44,6 +44,14 @@ static int by_process(const void *a, const void *b)
     return order ? order : by_place(x, y);
 }
 
+static int by_process_and_start(const void *a, const void *b)
+{
+    const struct input *x = *(struct input *const *)a, *y = *(struct input *const *)b;
+    int order = process_order(&x->process, &y->process);
+    if (!order) order = by_number(x->process.first, y->process.first);
+    return order ? order : by_place(x, y);
+}
+
 static struct order sorted(struct inputs *inputs, enum input_kind kind, int (*compare)(const void *, const void *))
 {
     struct order order = {.input = mem_zero(inputs->count, sizeof *order.input)};
@@ -154,8 +162,35 @@ static void find_same_ranks(struct inputs *inputs)
     free(others.input);
 }
 
+static bool is_same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* A process may be in several files of summaries. */
+static void find_same_summaries(struct inputs *inputs)
+{
+    struct order all = sorted(inputs, INPUT_SUMMARY, by_process_and_start);
+    const struct input *kept = NULL;
+    for (size_t i = 0; i < all.count; i++) {
+        const struct process *p = &all.input[i]->process, *before = kept ? &kept->process : NULL;
+        bool same = before && process_order(p, before) == 0 && p->first == before->first && p->last == before->last &&
+                    p->events == before->events && is_same_text(p->path, before->path) &&
+                    is_same_text(p->host, before->host);
+        if (!same) {
+            kept = all.input[i];
+            continue;
+        }
+        notes_add(&all.input[i]->notes, NOTE, "has a process that another summary has too: it counts once");
+        leave_out(all.input[i]);
+        all.input[i]->left_out = true; /* it is no loss */
+    }
+    free(all.input);
+}
+
 void inputs_leave_out_copies(struct inputs *inputs)
 {
+    find_same_summaries(inputs);
     find_same_processes(inputs);
     find_same_ranks(inputs);
 }

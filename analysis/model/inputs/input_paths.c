@@ -15,6 +15,7 @@
 #include "read/stream/containers.h"
 #include "read/dftracer.h"
 #include "read/kineto.h"
+#include "read/summary/summary_file.h"
 #include "read/torch/flight.h"
 #include "read/torch/memory_rows.h"
 #include "read/torch/memory_snapshot.h"
@@ -258,7 +259,8 @@ static void add_directory(struct inputs *inputs, const char *directory, int64_t 
 static void add_file(struct inputs *inputs, const char *path, int64_t rank)
 {
     if (add_other_kind(inputs, path, FILE_NAMED, rank)) return;
-    if (is_dftracer_name(path) || is_dftracer_file(path, FILE_NAMED))
+    if (is_summary_file(path, FILE_NAMED)) add_json(inputs, path, FILE_NAMED, rank, INPUT_SUMMARY);
+    else if (is_dftracer_name(path) || is_dftracer_file(path, FILE_NAMED))
         add_json(inputs, path, FILE_NAMED, rank, INPUT_DFTRACER);
     else if (is_snapshot_file(path, FILE_NAMED)) add_json(inputs, path, FILE_NAMED, rank, INPUT_SNAPSHOT);
     else if (is_flight_file(path, FILE_NAMED)) add_json(inputs, path, FILE_NAMED, rank, INPUT_FLIGHT);
