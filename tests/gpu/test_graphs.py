@@ -151,6 +151,54 @@ def test_whole_graphs(run, python, tmp_path, lib, analyze):
     assert answer['totals']['replayed'] == 0
 
 
+# ---- trees of graphs ----
+
+TREES = """
+import torch
+x = torch.ones(64, 64, device='cuda')
+compiled = torch.compile(lambda x, y: torch.mm(torch.relu(torch.mm(x, y)) + 1, y), mode='reduce-overhead')
+
+
+def step():
+    torch.compiler.cudagraph_mark_step_begin()
+    compiled(x, x)
+    torch.cuda.synchronize()
+
+
+with torch.no_grad():
+    for _ in range(3):  # compiles, warms up, captures
+        step()
+    with torch.cuda.nvtx.range('served'):
+        for _ in range(4):
+            step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group('graphs-torch')
+def test_trees_of_inductor(run, python, tmp_path, lib, analyze):
+    """torch.compile(mode='reduce-overhead') replays the graphs of Inductor's own trees. Each product of matrices in the log
+    has its operator, and each kernel of Triton the compiled region that captured it."""
+    (tmp_path / 'trees.py').write_text(TREES)
+    libraries = [lib, *(built(GPU / n) for n in ('libcudart.so.13', 'libcupti.so.13', 'libsimblas.so'))]
+    result = run([python, 'trees.py'], {
+        'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': tmp_path / 'log-%p', 'SIMGPU_DEVICES': 1, 'TFI_OUTPUT_DIR': tmp_path / 'run',
+        'TFI_ACTIVITIES': 'gpu,ops', 'TORCHINDUCTOR_CACHE_DIR': tmp_path / 'inductor', 'TRITON_CACHE_DIR': tmp_path / 'triton'},
+        preload=':'.join(map(str, libraries)), timeout=900)
+    assert result.rc == 0, result.err[-3000:]
+    launches = defaultdict(list)
+    for w in (json.loads(line) for log in tmp_path.glob('log-*') for line in log.read_text().splitlines()):
+        if w['t'] == 'kernel' and w['graph']:  # only of the program itself, not of the processes that compile
+            launches[w['correlation']].append(w['name'])
+    names = Counter(name.split('_')[0] for c in sorted(launches)[-4:] for name in launches[c])
+    assert set(names) == {'simblas', 'triton'} and names['simblas'] == 4 * 2
+    answer = analyze('breakdown', tmp_path / 'run', '--group-by', 'op', '--stage', 'served')
+    rows = {name: calls for (_, name), (calls, _) in by_row(answer).items()}
+    region, = (name for name in rows if name.startswith('Torch-Compiled Region'))
+    assert (rows['aten::mm'], rows[region]) == (names['simblas'], names['triton'])
+    assert answer['totals']['replayed'] >= sum(map(len, launches.values())) and answer['totals']['replayed_unknown'] == 0
+
+
 # ---- torch.profiler's traces ----
 
 PROFILED = """
