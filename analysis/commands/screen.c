@@ -7,6 +7,7 @@
 
 #include "advise/findings.h"
 #include "ask/stages/start_times.h"
+#include "commands/screen/first_screen.h"
 #include "commands/screen/screen_lines.h"
 #include "commands/screen/stage_tree.h"
 

@@ -109,6 +109,8 @@ static struct needs load_tfr_file(struct work *work, struct input *input, struct
         process_init(&input->process, input->path, input->trace.fd < 0 ? "live" : "tfr");
         input->process.way.how = input->how;
         input->process.is_of_reader = input->trace.is_of_reader;
+        input->process.life = input->trace.life;
+        input->process.is_life_known = input->trace.is_life_known;
         input->process.clock.shift = input->shift;
         if (!needs.operators && !needs.memory) needs.stream = STREAM_HELD;
         if (needs.stream != STREAM_HELD && work->threads > 1)

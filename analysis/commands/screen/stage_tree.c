@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/stages/stage_table.h"
 #include "commands/screen/screen_lines.h"
 #include "write/short_names.h"
 
@@ -33,9 +32,14 @@ struct needs stage_tree_needs(const struct options *options)
     return work_needs(options);
 }
 
-static int64_t time_of_row(const struct stage_row *row)
+int64_t stage_time(const struct stage_row *row)
 {
     return row->done_unknown ? row->wall : row->done;
+}
+
+bool stage_in_tree(const struct stage_row *row)
+{
+    return row->calls && row->name != NAME_OUTSIDE && row->name != NAME_RUN;
 }
 
 static int tree_rows_by_time(const void *a, const void *b)
@@ -48,9 +52,9 @@ static void collect_tree(struct stage_tree *tree, const struct stage_table *tabl
 {
     for (size_t i = 0; i < table->count; i++) {
         const struct stage_row *row = &table->row[i];
-        if (!row->calls || row->name == NAME_OUTSIDE || row->name == NAME_RUN) continue;
+        if (!stage_in_tree(row)) continue;
         struct tree_row *of = keyed_row(&tree->keyed, &row->name, sizeof row->name, sizeof *of);
-        int64_t time = time_of_row(row);
+        int64_t time = stage_time(row);
         if (!of->ranks || time > of->most) of->parent = row->parent;
         of->least = of->ranks ? MIN(of->least, time) : time;
         of->most = MAX(of->most, time);

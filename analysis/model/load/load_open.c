@@ -214,8 +214,6 @@ void load_open_threads(struct load *load)
     struct process *p = load->process;
     const struct live *live = load->trace->live;
     struct recorded recorded = {0};
-    p->life = load->trace->life;
-    p->is_life_known = load->trace->is_life_known;
     for (size_t i = 0; i < p->silences; i++) {
         p->silence[i].time = clock_ns(&p->clock, (uint64_t)p->silence[i].time);
         p->silence[i].since = clock_ns(&p->clock, (uint64_t)p->silence[i].since);
