@@ -22,7 +22,7 @@ from simgpu import truth
 from test_cuda_tables import exported, load_gen_tables
 
 GPU = BUILD / 'simgpu'
-GIVES_UP_MS = 4000  # time enough for ranks that a busy machine starts one after the other
+GIVES_UP_MS = 2500  # time enough for ranks that a busy machine starts one after the other
 GROUPED, CAPTURED = 1, 2
 KERNELS = ['*nccl* 250us + 10us*blocks']
 SLACK = 20000  # ns: the allowed difference between the clocks of a trace and of a log

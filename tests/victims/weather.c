@@ -90,11 +90,14 @@ static int exit_in_thread(void)
     return 1;
 }
 
+static unsigned waiting;
+
 static void *endless(void *unused)
 {
     (void)unused;
     calls(1000);
     say("endless", 1000);
+    __atomic_add_fetch(&waiting, 1, __ATOMIC_RELEASE);
     while (pause() != 0) continue;
     return NULL;
 }
@@ -103,7 +106,7 @@ static int never_ending(void)
 {
     pthread_t thread;
     for (int i = 0; i < 5; i++) pthread_create(&thread, NULL, endless, NULL);
-    usleep(300000);
+    while (__atomic_load_n(&waiting, __ATOMIC_ACQUIRE) < 5) usleep(1000);
     note(5000);
     return 0;
 }

@@ -97,7 +97,7 @@ static void *ask_driver(void *done)
     return NULL;
 }
 
-/* True if the driver is busy: another thread calls it and does not return within a moment. */
+/* True if the driver is busy: another thread calls it and does not return within most of a second. */
 static bool driver_is_locked(void)
 {
     static bool answers[256];
@@ -107,7 +107,7 @@ static bool driver_is_locked(void)
     *answer = false;
     pthread_create(&thread, NULL, ask_driver, answer);
     pthread_detach(thread);
-    for (int i = 0; i < 100 && !__atomic_load_n(answer, __ATOMIC_ACQUIRE); i++) usleep(1000);
+    for (int i = 0; i < 700 && !__atomic_load_n(answer, __ATOMIC_ACQUIRE); i++) usleep(1000);
     return !__atomic_load_n(answer, __ATOMIC_ACQUIRE);
 }
 
