@@ -49,6 +49,7 @@ enum {
     STATE = 320,
     WAKES = 1,
     ENDS = 2,
+    BROKEN_LOOKS = 64, /* after so many, a thread that none of them reached has ended */
     GAP = 4, /* a look counts at most this part of a second: the process may have been stopped since the last one */
 };
 
@@ -125,22 +126,25 @@ static uint16_t *place_of(uint64_t state)
     return &places[i];
 }
 
-/* True if another state of the interpreter has this thread. A state that is made for a new thread has its maker's number
- * until the thread runs. */
-static bool is_of_maker(uint64_t state, uint64_t interpreter, uint64_t id)
+/* True if another state of the interpreter has this thread. A state that is made for a new thread has its maker's numbers
+ * until the thread runs, which replaces one after the other. `tid`: 0 if the state has none. */
+static bool is_of_maker(uint64_t state, uint64_t interpreter, uint64_t id, uint32_t tid)
 {
     for (uint32_t i = 0; i < nr_seen; i++)
-        if (seen[i].id == id && seen[i].interpreter == interpreter && seen[i].state != state) return true;
+        if (seen[i].interpreter == interpreter && seen[i].state != state &&
+            (seen[i].id == id || (tid && seen[i].tid == tid)))
+            return true;
     return false;
 }
 
-/* Finds the thread's entry, or makes one; NULL if there is no room, or if the thread has not begun. */
-static struct seen *entry_of(uint64_t state, uint64_t interpreter, uint64_t id)
+/* Finds the thread's entry, or makes one; NULL if there is no room, or if the thread has not begun. A new thread often has the
+ * state and the id of one that has ended. */
+static struct seen *entry_of(uint64_t state, uint64_t interpreter, uint64_t id, uint32_t tid)
 {
     uint16_t *place = place_of(state);
     struct seen *s = *place ? &seen[*place - 1] : NULL;
-    if (s && s->id == id && s->interpreter == interpreter) return s;
-    if (is_of_maker(state, interpreter, id) || (!s && nr_seen == MOST_SEEN)) return NULL;
+    if (s && s->id == id && s->interpreter == interpreter && (!tid || s->tid == tid)) return s;
+    if (is_of_maker(state, interpreter, id, tid) || (!s && nr_seen == MOST_SEEN)) return NULL;
     if (s) {
         end_period(s); /* of a thread whose state lay there before */
     } else {
@@ -151,12 +155,12 @@ static struct seen *entry_of(uint64_t state, uint64_t interpreter, uint64_t id)
     return s;
 }
 
-/* Ends the periods of threads that the last look did not find, and frees their entries. */
-static void forget_ended(void)
+/* Ends the periods of threads that the last `rounds` looks did not find, and frees their entries. */
+static void forget_ended(uint32_t rounds)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < nr_seen; i++)
-        if (seen[i].round == round_number) seen[count++] = seen[i];
+        if (round_number - seen[i].round < rounds) seen[count++] = seen[i];
         else end_period(&seen[i]);
     if (count == nr_seen) return;
     nr_seen = count;
@@ -189,13 +193,18 @@ static void read_call(struct tfi_look *look, const struct tfi_gil *gil)
 
 /* ---- a look ---- */
 
-static uint32_t tid_of(const struct seen *s, const char *copy)
+/* Returns the kernel id in a state; 0 if it has none, up to 3.10. */
+static uint32_t tid_in(const char *copy)
 {
-    const struct tfi_python_layout *o = tfi_outside.layout;
+    int64_t at = tfi_outside.layout->tid;
+    return at >= 0 ? (uint32_t)tfi_pointer_in(copy, at) : 0;
+}
+
+/* Returns the kernel id that libc has in the descriptor of a thread; 0 if there is none. */
+static uint32_t tid_of(uint64_t id)
+{
     uint32_t tid = 0;
-    if (o->tid >= 0) return (uint32_t)tfi_pointer_in(copy, o->tid);
-    if (s->tid) return s->tid;
-    if (!tfi_outside_pull(&tid, tfi_pointer_in(copy, o->id) + PTHREAD_TID, sizeof tid)) return 0;
+    if (!tfi_outside_pull(&tid, id + PTHREAD_TID, sizeof tid)) return 0;
     return syscall(SYS_tgkill, owner, tid, 0) == 0 ? tid : 0;
 }
 
@@ -223,13 +232,17 @@ static void look_closely(struct seen *s, const char *copy, const struct tfi_gil 
 /* Returns the thread's entry; NULL if there is none. */
 static struct seen *look_at(uint64_t state, const char *copy, const struct tfi_gil *gil)
 {
-    struct seen *s =
-        entry_of(state, tfi_pointer_in(copy, TFI_THREAD_INTERPRETER), tfi_pointer_in(copy, tfi_outside.layout->id));
+    uint32_t tid = tid_in(copy);
+    struct seen *s = entry_of(state, tfi_pointer_in(copy, TFI_THREAD_INTERPRETER),
+                              tfi_pointer_in(copy, tfi_outside.layout->id), tid);
     uint64_t cpu;
     if (!s) return NULL;
-    s->tid = tid_of(s, copy);
+    if (!s->tid) s->tid = tid ? tid : tid_of(s->id);
     s->round = round_number;
-    if (!tfi_outside_cpu(s->tid, &cpu)) return NULL;
+    if (!tfi_outside_cpu(s->tid, &cpu)) {
+        s->id = 0; /* it has ended: the next look finds who has the state now */
+        return NULL;
+    }
     uint64_t now = tfi_ticks();
     if (!s->last) { /* it has lived for longer than we look */
         s->cpu = cpu;
@@ -250,23 +263,28 @@ static struct seen *look_at(uint64_t state, const char *copy, const struct tfi_g
     return s;
 }
 
-/* Returns the thread that began the interpreter, the last of its list; NULL if it is unknown. */
-static struct seen *look_at_interpreter(uint64_t interpreter)
+/* Returns the thread that began the interpreter, the last of its list; NULL if it is unknown. Clears `whole` if the list has
+ * changed meanwhile: it was not read to its end, or ends at another state than the last time, as one does that is made
+ * where a thread ended. */
+static struct seen *look_at_interpreter(uint64_t interpreter, uint64_t *end, bool *whole)
 {
     const struct tfi_python_layout *o = tfi_outside.layout;
     struct tfi_gil gil = {0};
-    uint64_t state = 0;
+    uint64_t state = 0, before = *end;
     char copy[STATE];
     struct seen *last = NULL;
-    if (!tfi_outside_pull(&state, interpreter + (uint64_t)o->threads, sizeof state)) return NULL;
-    for (unsigned i = 0; state && i < MOST_SEEN; i++) {
+    bool found = tfi_outside_pull(&state, interpreter + (uint64_t)o->threads, sizeof state);
+    for (unsigned i = 0; found && state && i < MOST_SEEN; i++) {
         tfi_gil_read(&gil, interpreter);
-        if (!tfi_outside_pull(copy, state, tfi_state_bytes())) return NULL;
-        if (tfi_pointer_in(copy, TFI_THREAD_INTERPRETER) != interpreter) return NULL; /* the list has changed */
+        found = tfi_outside_pull(copy, state, tfi_state_bytes()) &&
+                tfi_pointer_in(copy, TFI_THREAD_INTERPRETER) == interpreter;
+        if (!found) break;
         last = look_at(state, copy, &gil);
+        *end = state;
         state = tfi_pointer_in(copy, o->next);
     }
-    return last;
+    *whole &= found && *end == before;
+    return found ? last : NULL;
 }
 
 /* Adds the time since the look before, if the thread runs the script: it has frames, and imports nothing. */
@@ -279,15 +297,16 @@ static void count_script(const struct seen *s)
 
 static void look_at_all(void)
 {
-    static uint64_t interpreter[TFI_INTERPRETERS];
+    static uint64_t interpreter[TFI_INTERPRETERS], end[TFI_INTERPRETERS];
     uint64_t now = tfi_ticks();
     unsigned count = tfi_outside_interpreters(interpreter);
     __atomic_store_n(&looking, true, __ATOMIC_RELEASE);
     round_number++;
     struct seen *first = NULL; /* the main interpreter is the last of the list */
-    for (unsigned i = 0; i < count; i++) first = look_at_interpreter(interpreter[i]);
+    bool whole = true;
+    for (unsigned i = 0; i < count; i++) first = look_at_interpreter(interpreter[i], &end[i], &whole);
     if (slept) count_script(first);
-    forget_ended();
+    forget_ended(whole ? 1 : BROKEN_LOOKS);
     round_time = now;
     __atomic_store_n(&looking, false, __ATOMIC_RELEASE);
 }
@@ -297,7 +316,7 @@ static void pause_looking(void)
 {
     if (!round_time) return;
     round_number++;
-    forget_ended();
+    forget_ended(1);
     round_time = 0;
 }
 

@@ -91,6 +91,30 @@ def test_a_program_that_knows_its_calls(python, run, analyze, tmp_path):
     check_answers(analyze, done.dir, str(script), inner, outer, max(s['cpu'] for s in samples) / 1000)
 
 
+CHURN = '''
+import json, threading, time
+began = time.thread_time()
+while time.thread_time() - began < 1.2:  # a script is recorded that runs for a second
+    thread = threading.Thread(target=int)
+    thread.start()
+    thread.join()
+print(json.dumps(time.thread_time()))
+'''
+
+
+@by_version
+def test_beside_threads_that_come_and_go(python, run, tmp_path):
+    """The list of threads changes while it is read. The main thread still has its periods one after the other, each with its
+    own processor time."""
+    done = run([python.path, '-c', CHURN], env={'TFI_SAMPLE_HZ': 1000})
+    assert done.rc == 0 and not done.err, done.err
+    trace = tfr.read(only_trace(done.dir))
+    own = [r.values for r in trace.records if r.kind == 'sample' and r.values['tid'] == int(trace.info['pid'])]
+    breaks = [(a, b) for a, b in zip(own, own[1:]) if a['time'] + a['duration'] != b['time']]
+    assert len(own) > 50 and len(breaks) <= 2, breaks
+    assert sum(s['cpu'] for s in own) <= 1.2e9 * json.loads(done.out)  # the end of the interpreter is more
+
+
 def check_times(samples, trace):
     """The periods of a thread follow each other; a thread that waits for a lock uses no processor and is in futex."""
     main = int(trace.info['pid'])
