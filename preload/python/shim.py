@@ -228,6 +228,7 @@ _SEEN = (
     ("diffusers.models.modeling_utils", "ModelMixin.from_pretrained", 2, "diffusers model from_pretrained"),
     ("diffusers.pipelines.pipeline_utils", "DiffusionPipeline.from_pretrained", 2, "diffusers pipeline from_pretrained"),
     ("torch.cuda", "_lazy_init", 3, "torch.cuda"),
+    ("torch.distributed.distributed_c10d", "init_process_group", 3, "torch.distributed"),
     ("transformers.trainer", "Trainer.training_step", 0, "training_step"),
     ("transformers.trainer", "Trainer.prediction_step", 0, "prediction_step"),
     ("torch.distributed.distributed_c10d", "barrier", 0, "barrier"),
