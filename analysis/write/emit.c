@@ -85,7 +85,7 @@ static void put_cell(struct emit *e, const char *key, const char *text, size_t l
 {
     if (e->totals && e->format == FORMAT_CSV) return;
     if (e->totals && e->style == STYLE_TABLE) {
-        text_format(&e->nested, "%s%.*s %s", e->nested.length ? ", " : "",
+        text_format(&e->total, "%s%.*s %s", e->total.length ? ", " : "",
                     (int)key_without_unit(e->keys, key, strlen(key)), key, text);
     } else if (e->format == FORMAT_CSV) {
         struct text quoted = {0};
@@ -571,7 +571,6 @@ void emit_totals(struct emit *e)
     } else if (e->format == FORMAT_TEXT && e->style == STYLE_BLOCKS) {
         out_puts(e->out, e->rows ? "\ntotal\n" : "total\n");
     }
-    e->nested.length = 0;
     e->totals = true;
 }
 
@@ -579,13 +578,14 @@ void emit_end(struct emit *e)
 {
     if (e->format == FORMAT_JSON) {
         out_puts(e->out, "}}\n");
-    } else if (e->format == FORMAT_TEXT && e->style == STYLE_TABLE && e->nested.length) {
+    } else if (e->format == FORMAT_TEXT && e->style == STYLE_TABLE && e->total.length) {
         out_puts(e->out, "total: ");
-        out_write(e->out, e->nested.data, e->nested.length);
+        out_write(e->out, e->total.data, e->total.length);
         out_puts(e->out, "\n");
     }
     text_free(&e->scratch);
     text_free(&e->nested);
+    text_free(&e->total);
     free(e->nested_key);
     e->nested_key = NULL;
 }

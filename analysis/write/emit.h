@@ -37,6 +37,7 @@ struct emit {
     size_t rows, cells;
     struct text scratch;
     struct text nested; /* csv and text: the open nested value */
+    struct text total;  /* text: the line of the totals */
     char *nested_key;
     struct cell *cell; /* the cells of a table, row after row; the first row is the head */
     size_t cell_count, cell_capacity;
