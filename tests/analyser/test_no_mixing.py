@@ -10,12 +10,14 @@ from conftest import without_start
 from small_traces import simple
 
 CAP = '''
-import threading
+import os, threading
 import torch
+told = os.open('told', os.O_RDONLY)
 with torch.profiler.record_function('open'):
     a = torch.ones(10)
-    for i in range(40000):
-        a.add(i)
+    while b'TFI_MAX_MB' not in os.pread(told, 4096, 0):
+        for i in range(1000):
+            a.add(i)
 def later(i):
     with torch.profiler.record_function(f'later {i}'):
         pass
@@ -108,8 +110,8 @@ def test_traces_of_other_processes_stand_side_by_side(analyze, both, other):
 def test_nothing_follows_the_cap(run, python, analyze, tmp_path):
     """A stage that is open when the trace reaches TFI_MAX_MB ends there, even if later small chunks still fit."""
     (tmp_path / 'cap.py').write_text(CAP)
-    result = run([python, 'cap.py'], env={'TFI_MAX_MB': '1'})
-    assert result.rc == 0 and 'has reached TFI_MAX_MB' in result.err
+    result = run(['sh', '-c', 'exec "$0" cap.py 2>told', python], env={'TFI_MAX_MB': '1'})
+    assert result.rc == 0 and 'has reached TFI_MAX_MB' in (tmp_path / 'told').read_text()
     answer = analyze('stages', result.dir, rc=3)
     row, = without_start(answer['rows'])
     assert (row['stage'], row['calls'], answer['totals']['unfinished']) == ('open', 1, 1)

@@ -28,6 +28,8 @@ for _ in range(3):
 def dump():
     while rank == 0 and len(json.loads(c10d._dump_fr_trace_json())['entries']) < 4: # the call that waits
         time.sleep(0.05)
+    while rank == 1 and not os.path.exists('done_0'): # who dumps before the other one waits is not blamed
+        time.sleep(0.05)
     open(f'dump_rank_{rank}', 'wb').write(c10d._dump_fr_trace())
     open(f'json_{rank}.json', 'wb').write(c10d._dump_fr_trace_json())
     open(f'done_{rank}', 'w').close()
