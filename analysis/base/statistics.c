@@ -55,3 +55,14 @@ void values_free(struct values *values)
     free(values->value);
     *values = (struct values){0};
 }
+
+int by_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double median_of_sorted(const double *number, size_t count)
+{
+    return count % 2 ? number[count / 2] : (number[count / 2 - 1] + number[count / 2]) / 2;
+}

@@ -1,4 +1,5 @@
-/* statistics.h - computes statistics of a list of durations: sum, mean, percentiles, standard deviation. */
+/* statistics.h - computes statistics of a list of durations (sum, mean, percentiles, standard deviation), and the median
+ * of other numbers. */
 #ifndef TFA_STATISTICS_H
 #define TFA_STATISTICS_H
 
@@ -19,5 +20,10 @@ int64_t values_percentile(const struct values *values, double share);
 /* Uses ddof 1. Returns -1 for fewer than two values. */
 int64_t values_deviation(const struct values *values);
 void values_free(struct values *values);
+
+/* Compares two doubles for qsort: the smaller one first. */
+int by_double(const void *a, const void *b);
+/* Returns the median of sorted numbers, at least one. Between two in the middle it is their mean. */
+double median_of_sorted(const double *number, size_t count);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "ask/causes/judging.h"
 #include "ask/comm/comm_saved.h"
+#include "base/statistics.h"
 
 const char *const cause_names[NR_CAUSE_KINDS] = {[CAUSE_SLOW_GPU] = "slow_gpu",
                                                  [CAUSE_LATE_HOST] = "late_host",
@@ -79,12 +80,6 @@ static int by_host_of_verdict(const void *a, const void *b, void *of)
     return order ? order : by_number(x->rank, y->rank);
 }
 
-static int smaller_amount(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Names the bad ones of one host. */
 static void causes_of_host(struct causes *causes, const struct verdict *verdict, size_t count, bool is_known,
                            enum cause_kind of_host, enum cause_kind of_rank, size_t compared)
@@ -98,7 +93,7 @@ static void causes_of_host(struct causes *causes, const struct verdict *verdict,
         amount[bad++] = verdict[i].amount;
     }
     if (is_known && count >= 2 && 4 * bad >= 3 * count) {
-        qsort(amount, bad, sizeof *amount, smaller_amount);
+        qsort(amount, bad, sizeof *amount, by_double);
         cause_add(causes, of_host, rank, bad, amount[bad / 2], compared);
     } else {
         for (size_t i = 0; i < bad; i++) cause_add(causes, of_rank, &rank[i], 1, amount[i], compared);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/statistics.h"
 #include "base/util.h"
 
 /* Among 64 numbers of a normal distribution none is farther from the norm than this. */
@@ -11,27 +12,15 @@ static const double SPREADS = 6;
 /* The median distance of the lower half of a normal distribution from its own median is a third of the deviation. */
 static const double DEVIATION_OF_HALF = 3;
 
-static int smaller_first(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Returns the median of sorted numbers. */
-static double middle_of(const double *number, size_t count)
-{
-    return count % 2 ? number[count / 2] : (number[count / 2 - 1] + number[count / 2]) / 2;
-}
-
 struct norm norm_of(double *number, size_t count)
 {
     size_t good = (count + 1) / 2;
     double *distance = mem_zero(good, sizeof *distance);
-    qsort(number, count, sizeof *number, smaller_first);
-    struct norm norm = {.middle = middle_of(number, good)};
+    qsort(number, count, sizeof *number, by_double);
+    struct norm norm = {.middle = median_of_sorted(number, good)};
     for (size_t i = 0; i < good; i++) distance[i] = fabs(number[i] - norm.middle);
-    qsort(distance, good, sizeof *distance, smaller_first);
-    norm.spread = DEVIATION_OF_HALF * middle_of(distance, good);
+    qsort(distance, good, sizeof *distance, by_double);
+    norm.spread = DEVIATION_OF_HALF * median_of_sorted(distance, good);
     free(distance);
     return norm;
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/statistics.h"
+
 static int texts_order(const char *a, const char *b)
 {
     return strcmp(a ? a : "", b ? b : "");
@@ -24,17 +26,11 @@ static int launches_order(const void *a, const void *b)
     return order ? order : (x > y) - (x < y);
 }
 
-static int numbers_order(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *value, size_t count)
 {
     if (!count) return NAN;
-    qsort(value, count, sizeof *value, numbers_order);
-    return count % 2 ? value[count / 2] : (value[count / 2 - 1] + value[count / 2]) / 2;
+    qsort(value, count, sizeof *value, by_double);
+    return median_of_sorted(value, count);
 }
 
 static void fill_kernel(struct ncu_kernel *kernel, const struct ncu_launch **launch, size_t count)
