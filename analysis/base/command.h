@@ -5,51 +5,51 @@
 #ifndef TFA_COMMAND_H
 #define TFA_COMMAND_H
 
+#include <stdint.h>
+
 #include "base/opts.h"
 
 struct needs;
 struct reduction;
 struct session;
 
-/* Options that only some commands take, as `takes` in commands.def lists them, and takers of options.def. */
-enum {
-    ROWS = 1 << 0,
-    ANSWER = 1 << 1,
-    FILES = 1 << 2,
-    TOGETHER = 1 << 3,
-    RULES = 1 << 4,
-    HTA_RULES = 1 << 5,
-    TRACELENS_RULES = 1 << 6,
-    KERNEL_GROUPS = 1 << 7,
-    TORCH_TABLE = 1 << 8,
-    EXCLUSIVE = 1 << 9, /* --exclusive and --slowest */
-    FILE_TABLE = 1 << 10,
-    MEMORY_LAYOUTS = 1 << 11,
-    SPOTS = 1 << 12,
-    BUDGET = 1 << 13,
-    DIFF = 1 << 14,
-    STACK_LINES = 1 << 15,
-    OPERATOR = 1 << 16,
-    PATH = 1 << 17,
-    PEAKS = 1 << 18,
-    FINDINGS = 1 << 19,
-    MERGED = 1 << 20,
-    DFTRACER = 1 << 21,
-    MEMORY_ROWS = 1 << 22,
-    VERSIONED = 1 << 23,
-    FIRST_SCREEN = 1 << 24, /* what is asked where no command is given */
-    COMMAND_LINE = 1 << 25, /* words behind `--` are a command line */
-    HELP = 1 << 26,         /* the command reads no trace: its arguments are words */
-    ALL = 1 << 27,          /* of an option: every command but `help` takes it */
-    FILTERED = 1 << 28,     /* of a filter: every command takes it unless commands.def refuses it */
-    REPLAYS = 1 << 29,      /* --graph-capture */
-    PLACES = 1 << 30,
-    PAGE = 1U << 31, /* --html */
-    /* Of an option: every command that takes --stage takes it; every command that prints rows takes it unless commands.def
-     * refuses it. No bit is left; as takers are compared whole, each is two others together. */
-    STAGED = FILTERED | ALL,
-    SORTED = FILTERED | ROWS
-};
+/* Options that only some commands take, as `takes` in commands.def lists them, and takers of options.def. An enum has no
+ * more than 31 bits in C11. */
+#define ROWS (UINT64_C(1) << 0)
+#define ANSWER (UINT64_C(1) << 1)
+#define FILES (UINT64_C(1) << 2)
+#define TOGETHER (UINT64_C(1) << 3)
+#define RULES (UINT64_C(1) << 4)
+#define HTA_RULES (UINT64_C(1) << 5)
+#define TRACELENS_RULES (UINT64_C(1) << 6)
+#define KERNEL_GROUPS (UINT64_C(1) << 7)
+#define TORCH_TABLE (UINT64_C(1) << 8)
+#define EXCLUSIVE (UINT64_C(1) << 9) /* --exclusive and --slowest */
+#define FILE_TABLE (UINT64_C(1) << 10)
+#define MEMORY_LAYOUTS (UINT64_C(1) << 11)
+#define SPOTS (UINT64_C(1) << 12)
+#define BUDGET (UINT64_C(1) << 13)
+#define DIFF (UINT64_C(1) << 14)
+#define STACK_LINES (UINT64_C(1) << 15)
+#define OPERATOR (UINT64_C(1) << 16)
+#define PATH (UINT64_C(1) << 17)
+#define PEAKS (UINT64_C(1) << 18)
+#define FINDINGS (UINT64_C(1) << 19)
+#define MERGED (UINT64_C(1) << 20)
+#define DFTRACER (UINT64_C(1) << 21)
+#define MEMORY_ROWS (UINT64_C(1) << 22)
+#define VERSIONED (UINT64_C(1) << 23)
+#define FIRST_SCREEN (UINT64_C(1) << 24) /* what is asked where no command is given */
+#define COMMAND_LINE (UINT64_C(1) << 25) /* words behind `--` are a command line */
+#define HELP (UINT64_C(1) << 26)         /* the command reads no trace: its arguments are words */
+#define ALL (UINT64_C(1) << 27)          /* of an option: every command but `help` takes it */
+#define FILTERED (UINT64_C(1) << 28)     /* of a filter: every command takes it unless commands.def refuses it */
+#define REPLAYS (UINT64_C(1) << 29)      /* --graph-capture */
+#define PLACES (UINT64_C(1) << 30)
+#define PAGE (UINT64_C(1) << 31)   /* --html */
+#define STAGED (UINT64_C(1) << 32) /* of an option: every command that takes --stage takes it */
+#define SORTED                                                                                                         \
+    (UINT64_C(1) << 33) /* of an option: every command that prints rows takes it unless commands.def refuses it */
 
 /* How a command answers by our rules or by another tool's definitions. */
 struct definition {
@@ -60,7 +60,7 @@ struct definition {
 
 struct command {
     const char *name, *keys, *refuses;
-    unsigned takes;
+    uint64_t takes;
     struct definition by[NR_RULES];
 };
 

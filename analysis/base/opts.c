@@ -66,7 +66,7 @@ static const struct option {
     const char *argument;
     enum option_type type;
     size_t place;
-    unsigned takers;
+    uint64_t takers;
     const char *help;
     const char *const *words; /* values of a WORD */
 } options_table[] = {
@@ -113,7 +113,7 @@ static bool knows(const struct option *option, const struct command *command)
 const char *options_sort_key(const struct options *options)
 {
     int length;
-    unsigned takes = options->command->takes;
+    uint64_t takes = options->command->takes;
     bool sorts = takes & ROWS && !(takes & TORCH_TABLE) && !refusal("--sort-by", options->command, &length);
     return sorts ? options->sort.key : NULL;
 }
@@ -488,7 +488,7 @@ static int find_questions(struct options *options, const char *list)
 /* False, with a message, if the command has too few inputs. */
 static bool has_inputs(const struct options *options)
 {
-    unsigned takes = options->command->takes;
+    uint64_t takes = options->command->takes;
     size_t count = options->inputs.count;
     if (takes & DIFF && count != 2) {
         complain(NULL, "%s compares two inputs, A and B, and %zu %s given; a directory may hold many ranks",

@@ -243,7 +243,7 @@ size_t session_inputs(struct session *session)
 /* Kinds of inputs that only some questions have a meaning for. */
 static const struct narrow {
     enum input_kind kind;
-    unsigned takes; /* what such a question has in its row */
+    uint64_t takes; /* what such a question has in its row */
     const char *one, *others, *has;
 } narrow_kinds[] = {
     {INPUT_DFTRACER, DFTRACER, "a dftracer trace", "dftracer traces", "stages and file I/O"},
