@@ -13,6 +13,7 @@
 #include "base/runs.h"
 #include "base/sets/finger_search.h"
 #include "model/graphs.h"
+#include "model/replays/captured_ops.h"
 
 const char *const via_names[NR_VIAS] = {
     [VIA_NONE] = "none", [VIA_THREAD] = "thread", [VIA_FORWARD] = "forward", [VIA_ONLY] = "only"};
@@ -469,6 +470,25 @@ bool captured_operator(const struct attribution *a, size_t work, uint32_t *name)
     uint32_t op = a->node_op[node];
     *name = op == NO_PLACE ? a->process->graphs.node[node].op : a->process->spans.name[op];
     return true;
+}
+
+uint64_t captured_call(const struct attribution *a, size_t work)
+{
+    const struct graph_node *node = &a->process->graphs.node[a->captured[work]];
+    uint32_t op = a->node_op[a->captured[work]];
+    if (op == NO_PLACE && node->op == NAME_NONE) return NO_ID;
+    return (uint64_t)(a->launch[work] + 1u) << 32 | (op == NO_PLACE ? node->call | 0x80000000u : op);
+}
+
+const struct op_detail *captured_detail(const struct attribution *a, size_t work)
+{
+    static const struct op_detail unknown;
+    uint32_t node = a->captured ? a->captured[work] : NO_PLACE;
+    if (node == NO_PLACE) return &unknown;
+    const struct graphs *g = &a->process->graphs;
+    if (a->node_op[node] != NO_PLACE) return op_details_of(&a->process->spans.details, a->node_op[node]);
+    bool is_matched = g->matched && g->node[node].call != NO_PLACE;
+    return is_matched ? &g->calls->op[g->node[node].call].detail : &unknown;
 }
 
 struct needs work_needs(const struct options *options)

@@ -54,6 +54,10 @@ void attribute(struct attribution *attribution, const struct process *process, s
 void attribution_free(struct attribution *attribution);
 /* Sets `name` to the operator a work was captured in; NAME_NONE: captured in none. Returns false if that is unknown. */
 bool captured_operator(const struct attribution *attribution, size_t work, uint32_t *name);
+/* Returns a number for the call of that operator, of which each replay has its own; NO_ID: captured in none. */
+uint64_t captured_call(const struct attribution *attribution, size_t work);
+/* Returns its inputs, modules and Python frames in the capture; all unknown if it is unknown or not loaded. */
+const struct op_detail *captured_detail(const struct attribution *attribution, size_t work);
 /* Links over only those stages whose name maps to `target` in `of_name`. The caller frees the result. */
 struct stage_paths chosen_paths(const struct attribution *attribution, const uint32_t *of_name, uint32_t target);
 

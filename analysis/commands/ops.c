@@ -65,6 +65,12 @@ static void emit_known_us(struct emit *e, const char *key, int64_t ns, bool know
     else emit_null(e, key);
 }
 
+static void emit_known_count(struct emit *e, const char *key, uint64_t count, bool known)
+{
+    if (known) emit_count(e, key, count);
+    else emit_null(e, key);
+}
+
 /* Prints bytes, which are negative if more were freed than allocated. */
 static void emit_known_bytes(struct emit *e, const char *key, int64_t bytes, bool known)
 {
@@ -129,6 +135,22 @@ static void emit_sums(struct emit *e, const struct op_rows *rows)
     emit_count(e, "rows", rows->count);
     emit_us(e, "self_cpu_us", time);
     emit_known_us(e, "self_device_us", device, rows->has_device);
+    emit_known_count(e, "replayed", rows->replayed.works, rows->replayed.known);
+    emit_known_count(e, "replayed_unknown", rows->replayed.unknown, rows->replayed.known);
+    emit_known_count(e, "replayed_by_order", rows->replayed.by_order, rows->replayed.known);
+}
+
+/* torch's table has no place for these counts. */
+static void say_replays(const struct op_rows *rows)
+{
+    unsigned long long works = rows->replayed.works, unknown = rows->replayed.unknown;
+    unsigned long long by_order = rows->replayed.by_order;
+    if (unknown) complain(NULL, "%llu of %llu works that graphs replayed agree with no capture", unknown, works);
+    if (by_order)
+        complain(NULL,
+                 "%llu of %llu works that graphs replayed have their operator by capture order, "
+                 "which is not sure",
+                 by_order, works);
 }
 
 /* ---- the answer ---- */
@@ -184,8 +206,12 @@ static bool is_anything_found(const struct options *options, const struct op_row
 
 struct needs ops_needs(const struct options *options)
 {
-    struct needs needs = {
-        .calls = true, .operators = true, .operator_details = true, .memory = true, .all_spans = true};
+    struct needs needs = {.calls = true,
+                          .operators = true,
+                          .operator_details = true,
+                          .memory = true,
+                          .all_spans = true,
+                          .captures = true};
     needs.operators_of_work = needs.stages_of_spans = true;
     /* In a backward operator the stage and the stack are those of the forward one, which only loaded operators tell. */
     if (is_filtered(options) || options->group_ops.stack) needs.stream = STREAM_UNLINKED;
@@ -207,6 +233,7 @@ void cmd_ops(struct session *session)
     if (print(session, &rows)) {
         if (!rows.count && !is_filtered(&session->options))
             complain(NULL, "no operators were recorded; `tfanalyze info` shows the recorded events");
+        if (session->captures.patterns) say_replays(&rows);
         session_end(session, is_anything_found(&session->options, &rows));
     }
     op_rows_free(&rows);

@@ -323,7 +323,8 @@ static void read_inputs(struct session *session, const struct reading *reading)
     for (size_t i = 0; i < ARRAY_SIZE(narrow_kinds); i++) leave_out(session, &narrow_kinds[i]);
     leave_out_summaries(session);
     summaries_init(session);
-    if (reading->needs.captures && !captures_read(&session->captures, options, &session->inputs, &session->model.names))
+    if (reading->needs.captures &&
+        !captures_read(&session->captures, options, reading->needs, &session->inputs, &session->model.names))
         session_spoil(session);
     inputs_read(&session->inputs, &session->model, reading);
     summaries_reserve(session);

@@ -5,6 +5,7 @@
 #include "model/needs/guard.h"
 #include "model/ranges/lost_ends.h"
 #include "model/range_pieces.h"
+#include "model/replays/captured_ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -449,6 +450,8 @@ void process_free(struct process *process)
     free(process->graphs.node_of_work);
     free(process->graphs.run);
     free(process->graphs.matched);
+    if (process->graphs.calls) free(process->graphs.calls->op);
+    free(process->graphs.calls);
     map_free(&process->graphs.whole_of);
     map_free(&process->graphs.kernel_of);
     for (size_t i = 0; i < process->funcs; i++) func_free(&process->func[i]);

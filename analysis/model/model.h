@@ -264,9 +264,9 @@ struct event_numbers {
 struct graph_node {
     uint64_t number; /* graph << 32 | node in the graph */
     int64_t time;
-    uint32_t thread, op; /* op: NAME_NONE: none or unknown. No thread: it was matched (model/replays) */
-    uint32_t call;       /* a number of the operator's call among those of the capture */
-    bool by_order;       /* a matched one, by kinds and order of calls that do not name their kernels */
+    uint32_t thread, op;     /* op: NAME_NONE: none or unknown. No thread: it was matched (model/replays) */
+    uint32_t call;           /* of a matched one: the operator's call, in graphs.calls; NO_PLACE: none */
+    bool by_order, is_given; /* the same: by kinds and order of calls without names; by the trace of a capture */
 };
 
 /* A graph got its nodes from another one. */
@@ -277,9 +277,8 @@ struct graph_source {
 
 struct graphs {
     struct graph_node *node;
-    size_t nodes, node_capacity;
     struct graph_source *source;
-    size_t sources, source_capacity;
+    size_t nodes, node_capacity, sources, source_capacity;
     uint64_t *node_of_work; /* by work, for the first `works` ones; 0: not a graph node */
     size_t works, work_capacity;
     struct map whole_of;  /* the executable graph, by the graph inside it */
@@ -290,6 +289,7 @@ struct graphs {
         uint32_t graph;
     } * run; /* launches of which only the whole graph is recorded */
     size_t runs, run_capacity;
+    struct captured_ops *calls; /* NULL: none (model/replays/captured_ops.h) */
 };
 
 /* A stream of a device. */

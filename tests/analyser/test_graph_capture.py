@@ -5,6 +5,8 @@ lasts as many microseconds as the number of its operator, so that the sum of a r
 """
 
 import csv
+import gzip
+import json
 import random
 from collections import Counter, defaultdict
 
@@ -57,10 +59,59 @@ def test_the_capture_of_another_batch(analyze, shared_traces, pair):
     assert by_op(answer)['(none)'][1] > 0
 
 
+def innermost(capture):
+    """Counter of (operator, its shapes as torch writes them, its modules, its Python function), one for each captured launch of
+    a named kernel, found without the analyser."""
+    with gzip.open(capture) as file:
+        events = [e for e in json.load(file)['traceEvents'] if e.get('ph') == 'X' and e['tid'] == 851]
+    own = {e['args'].get('correlation') for e in events if e['cat'] == 'kernel'}
+    found, open_ = Counter(), []
+    wanted = ('cpu_op', 'python_function', 'cuda_runtime')
+    for e in sorted((e for e in events if e['cat'] in wanted), key=lambda e: (e['ts'], -e['dur'])):
+        while open_ and open_[-1]['ts'] + open_[-1]['dur'] <= e['ts']:
+            open_.pop()
+        if e['cat'] != 'cuda_runtime':
+            open_.append(e)
+        elif 'kernel' in e['args'] and e['args']['correlation'] not in own:
+            at = max((i for i, o in enumerate(open_) if o['cat'] == 'cpu_op'), default=None)
+            if at is None:
+                continue
+            dims = open_[at]['args'].get('Input Dims', [])
+            frames = [o['name'] for o in open_[:at] if o['cat'] == 'python_function']
+            modules = [f.removeprefix('nn.Module: ') for f in frames if f.startswith('nn.Module: ')]
+            flat = [[] if any(isinstance(d, list) for d in dim) else dim for dim in dims]
+            found[open_[at]['name'], str(flat), '.'.join(modules), frames[-1]] += 1
+    return found
+
+
+@pytest.mark.parametrize('pair', PAIRS)
+def test_operators_have_the_inputs_of_the_capture(analyze, shared_traces, pair):
+    """Sums by operator are TraceLens's; shapes, modules and frames are those that the file of the capture has."""
+    folder = shared_traces / 'replay' / pair
+    answer = analyze('ops', '--group-by', 'name,shapes,modules,stack=1', folder / 'graph_execution.json.gz')
+    with open(folder / 'perf_csvs' / 'ops_summary.csv', newline='') as file:
+        report = {r['name']: float(r['total_direct_kernel_time_sum']) for r in csv.DictReader(file)}
+    sums = Counter()
+    rows = [r for r in answer['rows'] if r['self_device_us'] and (r['stack'] or r['cpu_total_us'])]  # no kernels
+    for r in rows:
+        sums[r['name']] += r['self_device_us']
+    for name, us in report.items():
+        assert sums[name] == pytest.approx(us, rel=1e-3), name
+    captured_ = innermost(next((folder / 'capture_traces').glob('*.gz')))
+    mine = {(r['name'], r['shapes'], r['modules'], r['stack'][0]) for r in rows if r['modules'] and r['stack']}
+    assert mine <= captured_.keys() and len(mine) > 10
+    assert answer['totals']['replayed'] > 300
+    assert (answer['totals']['replayed_unknown'], answer['totals']['replayed_by_order']) == (0, 0)
+
+
 def test_roofline_knows_the_operators(analyze, shared_traces):
+    """Shapes of the capture give products their flops, for each of the 24 layers."""
     answer = analyze('roofline', shared_traces / 'replay' / PAIRS[0] / 'graph_execution.json.gz')
-    names = {r['name'] for r in answer['rows']}
+    rows = {(r['name'], r['shapes']): r for r in answer['rows']}
+    names = {name for name, _ in rows}
     assert {'vllm::moe_forward', 'aten::addmm'} <= names and '(none)' not in names
+    row = rows['aten::addmm', '[[5120], [32, 2880], [2880, 5120], [], []]']
+    assert row['calls'] == 24 and row['flops'] == 24 * (2 * 32 * 2880 * 5120)
 
 
 # ---- made pairs ----
@@ -163,6 +214,40 @@ def test_streams_without_nodes(analyze, tmp_path):
     nodes = [Node(1, 'a'), Node(2, 'b'), Node(3, 'a')]
     answer, _ = ask(analyze, tmp_path, replayed(nodes, 0, 1, streams=2), captured(nodes))
     assert by_op(answer) == {'op2': (1, 2), '(none)': (2, 4)} and counts(answer) == (3, 2, 0)
+
+
+def test_inputs_that_captures_disagree_on(analyze, tmp_path):
+    """Captures of two batch sizes launch the same kernels in the same operators: their shapes are unknown, the rest is not."""
+    def capture(batch):
+        yield event('python_function', 'nn.Module: Net_0', 0, 90)
+        yield event('python_function', 'model.py(7): forward', 1, 80)
+        yield event('cpu_op', 'outer', 2, 70, **{'Input Dims': [[batch, 4]]})
+        yield event('cpu_op', 'op1', 3, 20, **{'Input Dims': [[3, 4]]})
+        yield event('cuda_runtime', 'hipLaunchKernel', 5, 2, correlation=91, kernel='a')
+        yield event('cuda_runtime', 'hipLaunchKernel', 8, 2, correlation=92, kernel='b')
+
+    nodes = [Node(1, 'a'), Node(1, 'b')]
+    main = kineto(tmp_path, [e for n in range(3) for e in replayed(nodes, 1000 * n, n + 1)], name='replay.json')
+    files = [kineto(tmp_path, list(capture(b)), name=f'capture{b}.json') for b in (1, 2)]
+    answer = analyze('ops', main, '--group-by', 'name,shapes,modules,stack=5',
+                     *(a for f in files for a in ('--graph-capture', f)))
+    rows = {r['name']: r for r in answer['rows']}
+    inner, outer = rows['op1'], rows['outer']
+    assert (inner['calls'], inner['self_device_us'], inner['device_total_us']) == (3, 6, 6)
+    assert (outer['calls'], outer['self_device_us'], outer['device_total_us']) == (3, 0, 6)
+    assert (inner['shapes'], outer['shapes']) == ('[[3, 4]]', '[]')
+    for row in (inner, outer):
+        assert row['modules'] == 'Net_0' and row['stack'] == ['model.py(7): forward', 'nn.Module: Net_0']
+
+
+def test_ops_say_what_agrees_with_no_capture(analyze, tmp_path):
+    nodes = [Node(1, 'a'), Node(2, 'b')]
+    main = kineto(tmp_path, list(replayed(nodes, 0, 1)), name='replay.json')
+    capture = kineto(tmp_path, list(captured(nodes[:1])), name='capture.json')
+    result = analyze('ops', '--graph-capture', capture, main, format=None)
+    assert '2 of 2 works that graphs replayed agree with no capture' in result.err
+    answer = analyze('ops', '--graph-capture', capture, main)
+    assert {r['name'] for r in answer['rows']} == {'a', 'b', 'hipGraphLaunch'}
 
 
 # ---- calls without names, as CUDA's ----

@@ -37,22 +37,24 @@ static struct roof_row *row_of(struct roofline *roofline, const struct scope *sc
     const struct attribution *a = &scope->attribution;
     struct roof_row key = {0};
     uint32_t op = a->op[work];
+    const struct op_detail *detail = NULL;
     key.key.rank = p->rank;
     key.key.stage = stage;
     key.key.name = NAME_OUTSIDE;
     if (captured_operator(a, work, &key.key.name)) {
         if (key.key.name == NAME_NONE) key.key.name = NAME_OUTSIDE;
-        op = NO_PLACE;
+        else detail = captured_detail(a, work);
     } else if (op != NO_PLACE) {
-        const struct op_detail *detail = op_details_of(&p->spans.details, op);
+        detail = op_details_of(&p->spans.details, op);
         key.key.name = p->spans.name[op];
+    }
+    if (detail) {
         key.key.shapes = detail->shapes;
         key.key.types = detail->types;
     }
     size_t before = roofline->count;
     struct roof_row *row = keyed_row(&roofline->keyed, &key.key, sizeof key.key, sizeof key);
-    if (roofline->count > before && op != NO_PLACE) {
-        const struct op_detail *detail = op_details_of(&p->spans.details, op);
+    if (roofline->count > before && detail) {
         struct op_inputs inputs;
         const struct model *model = scope->chosen->model;
         op_inputs_parse(&inputs, model_name(model, detail->shapes), model_name(model, detail->types),
@@ -63,6 +65,14 @@ static struct roof_row *row_of(struct roofline *roofline, const struct scope *sc
     return row;
 }
 
+/* Returns a number for the call of a work's operator; NO_ID: it has none. */
+static uint64_t call_of(const struct attribution *a, size_t work)
+{
+    uint32_t name;
+    if (captured_operator(a, work, &name)) return captured_call(a, work);
+    return a->op[work] == NO_PLACE ? NO_ID : a->op[work];
+}
+
 static void add_process(struct roofline *roofline, struct scope *scope)
 {
     const struct process *p = scope->process;
@@ -70,7 +80,7 @@ static void add_process(struct roofline *roofline, struct scope *scope)
     const struct choice *choice = &scope->choice;
     const struct device_peaks *peaks = peaks_of(roofline, scope);
     struct work_kinds kinds;
-    struct bits counted = {0};
+    struct map counted = {0}; /* calls of operators */
     struct interval when;
     uint32_t stage;
     uint64_t works = roofline->works;
@@ -83,12 +93,13 @@ static void add_process(struct roofline *roofline, struct scope *scope)
         row->peaks = peaks;
         roofline->works++;
         roofline->device_ns = add_ns(roofline->device_ns, when.end - when.start);
-        if (a->op[i] == NO_PLACE || !bits_have(&counted, a->op[i])) row->calls++;
-        if (a->op[i] != NO_PLACE) bits_add(&counted, a->op[i]);
+        uint64_t call = call_of(a, i);
+        if (call == NO_ID || map_get(&counted, call) == MAP_NONE) row->calls++;
+        if (call != NO_ID) map_put(&counted, call, 1);
     }
     roofline->lacks_device |= roofline->works > works && !peaks;
     scope_left_rows(scope, &roofline->left);
-    bits_free(&counted);
+    map_free(&counted);
     work_kinds_free(&kinds);
 }
 

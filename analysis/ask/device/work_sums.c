@@ -60,13 +60,8 @@ static uint64_t call_of(const struct attribution *a, size_t work, bool launched,
     uint32_t op = a->op[work];
     *name = op == NO_PLACE ? NAME_OUTSIDE : a->process->spans.name[op];
     if (launched || !captured_operator(a, work, name)) return op == NO_PLACE ? NO_ID : op;
-    if (*name == NAME_NONE) {
-        *name = NAME_OUTSIDE;
-        return NO_ID;
-    }
-    op = a->node_op[a->captured[work]];
-    op = op == NO_PLACE ? a->process->graphs.node[a->captured[work]].call | 0x80000000u : op;
-    return (uint64_t)(a->launch[work] + 1u) << 32 | op;
+    if (*name == NAME_NONE) *name = NAME_OUTSIDE;
+    return captured_call(a, work);
 }
 
 /* The kind of what has had one kind and gets another work. */

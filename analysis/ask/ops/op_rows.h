@@ -44,6 +44,10 @@ struct op_rows {
     bool has_memory, has_device;    /* the trace of some process has them */
     const char *device_word;        /* torch's word for the devices of the first trace; NULL: CUDA */
     uint64_t events;
+    struct {
+        bool known;                        /* some trace has captures */
+        uint64_t works, unknown, by_order; /* by_order: their operators are likely, but not sure */
+    } replayed; /* work that graphs replayed, and gave to operators in the trace of a capture */
     struct left_rows left;
     /* If set by the caller: gets each operator or call that was added, with its sums and the stage it belongs to. */
     void (*each)(void *to, const struct addition *operator, const struct belonging * at);

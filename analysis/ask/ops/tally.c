@@ -10,6 +10,7 @@
 #include "ask/ops/needed_times.h"
 #include "ask/ops/open_events.h"
 #include "ask/ops/op_stacks.h"
+#include "ask/ops/replayed.h"
 #include "model/join.h"
 #include "model/ranges/step_ranges.h"
 #include "model/sweep/sweep.h"
@@ -34,6 +35,7 @@ struct tally {
     struct map work_of;   /* index in `work`, by entry */
     struct op_work *work;
     size_t works, work_capacity;
+    struct replayed_ops replayed;
 };
 
 /* ---- what is asked for ---- */
@@ -96,7 +98,7 @@ static void give_by_external_id(struct tally *a)
         if (number != MAP_NONE) span[number] = (uint32_t)i;
     }
     for (size_t i = 0; i < w->table.count; i++) {
-        if (w->event_class[i] == CLASS_DEVICE_ANNOTATION) continue;
+        if (w->event_class[i] == CLASS_DEVICE_ANNOTATION || is_of_capture(p, i)) continue;
         uint32_t op = span[map_get(&asked, w->external[i])];
         uint32_t stage = op == NO_PLACE ? map_get(&p->range_of_id, w->external[i]) : MAP_NONE;
         if (op != NO_PLACE) give_work(a, i, a->events.spans + op);
@@ -154,6 +156,7 @@ static void take_work(struct tally *a, const struct op_event *event)
     size_t row = op_row_of(a->rows, &addition);
     op_row_add(a->rows, row, &addition, a->running.process);
     op_row_add_us(&a->rows->row[row], &addition.us);
+    if (is_of_capture(p, i)) replayed_ops_add(&a->replayed, i, &addition, a->running.process);
 }
 
 /* ---- host events ---- */
@@ -301,6 +304,7 @@ static void tally_free(struct tally *a)
     bits_free(&a->launched);
     map_free(&a->work_of);
     free(a->work);
+    replayed_ops_free(&a->replayed);
     free(a->hidden);
     if (a->sweep) sweep_close(a->sweep);
     intervals_free(&a->needed);
@@ -336,6 +340,8 @@ void op_rows_add(struct op_rows *rows, struct scope *scope)
     a.takes_all = !is_filtered(options) && !a.choice->warmup.count && !a.choice->off.count;
     if ((process->works.table.count && !is_kineto) || is_filtered(options) || rows->each)
         a.attribution = scope_attribute(scope);
+    a.replayed = (struct replayed_ops){.rows = rows, .process = process};
+    replayed_ops_count(rows, process);
     running_init(&a.running, rows, process);
     op_events_init(&a.events, process, names);
     if (process->works.table.count && is_kineto) give_by_external_id(&a);

@@ -36,12 +36,17 @@ static void add_folders(const struct inputs *from, struct inputs *to)
 }
 
 /* Reads one file. Several are no ranks of one job, among which copies would be left out. Returns false if it is no trace. */
-static bool read_capture(struct captures *captures, const struct options *options, const struct input *input,
-                         struct names *names)
+static bool read_capture(struct captures *captures, const struct options *options, struct needs needs,
+                         const struct input *input, struct names *names)
 {
-    const struct reading reading = {
-        .needs = {.device = true, .launches = true, .operators = true, .captures = true, .stream = STREAM_HELD},
-        .jobs = (unsigned)MIN(options->jobs, 256)};
+    const struct reading reading = {.needs = {.device = true,
+                                              .launches = true,
+                                              .operators = true,
+                                              .operator_details = needs.operator_details,
+                                              .all_spans = needs.all_spans,
+                                              .captures = true,
+                                              .stream = STREAM_HELD},
+                                    .jobs = (unsigned)MIN(options->jobs, 256)};
     struct inputs one = {0};
     struct model model;
     inputs_append(&one, input->path, input->how, -1)->kind = input->kind;
@@ -57,15 +62,15 @@ static bool read_capture(struct captures *captures, const struct options *option
     return good;
 }
 
-bool captures_read(struct captures *captures, const struct options *options, const struct inputs *inputs,
-                   struct names *names)
+bool captures_read(struct captures *captures, const struct options *options, struct needs needs,
+                   const struct inputs *inputs, struct names *names)
 {
     const struct strings_list *named = &options->graph_capture;
     struct inputs files = {0};
     bool good = true;
     for (size_t i = 0; i < named->count; i++) inputs_add(&files, named->text[i]);
     if (!named->count) add_folders(inputs, &files);
-    for (size_t i = 0; i < files.count; i++) good &= read_capture(captures, options, &files.input[i], names);
+    for (size_t i = 0; i < files.count; i++) good &= read_capture(captures, options, needs, &files.input[i], names);
     if (files.count && !captures->patterns) {
         complain(files.input[0].path, "shows no captured launch: the operators of replayed graphs stay unknown");
         good = false;

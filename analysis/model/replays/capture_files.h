@@ -6,8 +6,9 @@
 #include "model/replays/captures.h"
 
 /* Reads the files of --graph-capture; without the option the traces in the folder `capture_traces` beside an input, where
- * vLLM writes them. `names` are those of the inputs. Returns false, after messages, if one of them is no use. */
-bool captures_read(struct captures *captures, const struct options *options, const struct inputs *inputs,
-                   struct names *names);
+ * vLLM writes them. `names` are those of the inputs, and `needs` says what is read of them. Returns false, after
+ * messages, if one of the files is no use. */
+bool captures_read(struct captures *captures, const struct options *options, struct needs needs,
+                   const struct inputs *inputs, struct names *names);
 
 #endif

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #define KEY_OF_CLASS 0xfffffff0u /* above all numbers of names */
-enum { DEEPEST = 4096 };
 
 uint32_t capture_key(struct names *names, enum event_class event_class, uint32_t kernel)
 {
@@ -44,11 +43,11 @@ static enum role role_of_text(const char *name)
 struct collecting {
     struct captures *captures;
     const struct process *process;
-    struct names *names, *to;
     bool is_given, has_markers;
     struct map roles;    /* by name */
     struct map own_work; /* correlation ids of work */
-    uint32_t *order;     /* operators and calls with a role, by thread and time */
+    struct captured_stack open;
+    uint32_t *order; /* operators, Python functions and calls with a role, by thread and time */
     size_t count, capacity;
     struct capture_pattern *capture; /* each is a pattern of its own */
     size_t found, capture_capacity;
@@ -60,7 +59,7 @@ static enum role role_of(struct collecting *c, size_t span)
     if (s->event_class[span] != CLASS_API) return ROLE_NONE;
     uint32_t role = map_get(&c->roles, s->name[span]);
     if (role == MAP_NONE) {
-        role = role_of_text(names_copy(c->names, s->name[span]).text);
+        role = role_of_text(names_copy(c->open.names, s->name[span]).text);
         map_put(&c->roles, s->name[span], role);
     }
     return (enum role)role;
@@ -76,11 +75,16 @@ static int by_thread_then_start(const void *a, const void *b, void *context)
     return (x > y) - (x < y);
 }
 
+static bool opens(const struct spans *s, size_t span)
+{
+    return s->event_class[span] == CLASS_OPERATOR || s->event_class[span] == CLASS_PYTHON;
+}
+
 static void sort_spans(struct collecting *c)
 {
     const struct spans *s = &c->process->spans;
     for (size_t i = 0; i < s->table.count; i++) {
-        if (s->event_class[i] != CLASS_OPERATOR && role_of(c, i) == ROLE_NONE) continue;
+        if (!opens(s, i) && role_of(c, i) == ROLE_NONE) continue;
         c->order = mem_grow(c->order, &c->capacity, c->count + 1, sizeof *c->order);
         c->order[c->count++] = (uint32_t)i;
     }
@@ -137,15 +141,18 @@ static void add_pattern(struct captures *captures, const struct capture_pattern 
     const struct capture_pattern *pattern = &captures->pattern[at];
     struct captured_call *mine = &captures->call[pattern->first];
     const struct captured_call *other = &captures->call[capture->first];
-    for (size_t i = 0; i < MIN(capture->count, pattern->count); i++)
-        if (mine[i].op != other[i].op || mine[i].key != other[i].key) mine[i].until = MIN(mine[i].until, capture->end);
+    struct map seen = {0};
+    for (size_t i = 0; i < MIN(capture->count, pattern->count); i++) {
+        bool same = captured_op_name(&captures->ops, mine[i].op) == captured_op_name(&captures->ops, other[i].op);
+        if (!same || mine[i].key != other[i].key) mine[i].until = MIN(mine[i].until, capture->end);
+        else captured_ops_agree(&captures->ops, mine[i].op, other[i].op, &seen);
+    }
+    map_free(&seen);
 }
 
 /* ---- the calls of a thread ---- */
 
 struct walking {
-    uint32_t *open; /* operators, the outermost first */
-    size_t depth, open_capacity;
     size_t first;        /* the first call of the capture */
     bool captures;       /* a capture is open */
     bool is_named;       /* all its kernels have names so far */
@@ -183,13 +190,6 @@ static void end_capture(struct collecting *c, struct walking *w, int64_t end)
     w->captures = false;
 }
 
-static uint32_t moved_name(const struct collecting *c, uint32_t name)
-{
-    if (c->names == c->to || name == NAME_NONE) return name;
-    const struct name *text = names_get(c->names, name);
-    return names_add(c->to, text->text, text->length);
-}
-
 static void add_call(struct collecting *c, struct walking *w, size_t span, enum role role)
 {
     const struct process *p = c->process;
@@ -202,11 +202,8 @@ static void add_call(struct collecting *c, struct walking *w, size_t span, enum 
     if (p->spans.id[span] != NO_ID && map_get(&c->own_work, p->spans.id[span]) != MAP_NONE) return;
     if (role == ROLE_GRAPH) w->is_known = false;
     if (role == ROLE_KERNEL && kernel == MAP_NONE) w->is_named = false;
-    call.key = capture_key(c->to, event_class, kernel == MAP_NONE ? NAME_NONE : moved_name(c, kernel));
-    if (w->depth) {
-        call.call = w->open[w->depth - 1];
-        call.op = moved_name(c, p->spans.name[call.call]);
-    }
+    call.key = capture_key(c->open.to, event_class, kernel == MAP_NONE ? NAME_NONE : captured_name(&c->open, kernel));
+    call.op = captured_stack_operator(&c->open, p->spans.start[span], &to->ops);
     to->call = mem_grow(to->call, &to->call_capacity, to->calls + 1, sizeof *to->call);
     to->call[to->calls++] = call;
 }
@@ -215,35 +212,30 @@ static void add_span(struct collecting *c, struct walking *w, uint32_t span)
 {
     const struct spans *s = &c->process->spans;
     enum role role = role_of(c, span);
-    while (w->depth && s->end[w->open[w->depth - 1]] <= s->start[span]) w->depth--;
-    if (s->event_class[span] == CLASS_OPERATOR) {
-        if (w->depth >= DEEPEST) return;
-        w->open = mem_grow(w->open, &w->open_capacity, w->depth + 1, sizeof *w->open);
-        w->open[w->depth++] = span;
-    } else if (role == ROLE_BEGIN) {
-        begin_capture(c, w);
-    } else if (role == ROLE_END) {
-        end_capture(c, w, s->end[span]);
-    } else if (w->captures) {
-        add_call(c, w, span, role);
-    }
+    if (opens(s, span)) captured_stack_open(&c->open, span);
+    else if (role == ROLE_BEGIN) begin_capture(c, w);
+    else if (role == ROLE_END) end_capture(c, w, s->end[span]);
+    else if (w->captures) add_call(c, w, span, role);
 }
 
 static void walk_thread(struct collecting *c, size_t from, size_t to)
 {
     struct walking w = {.launched_to = INT64_MIN};
     bool is_whole = c->is_given && !c->has_markers;
+    c->open.depth = 0;
     if (is_whole) begin_capture(c, &w);
     for (size_t i = from; i < to; i++) add_span(c, &w, c->order[i]);
     if (is_whole) end_capture(c, &w, INT64_MIN);
     else if (w.captures) c->captures->calls = w.first;
-    free(w.open);
 }
 
 void captures_add(struct captures *captures, const struct process *process, struct names *names, struct names *to,
                   bool is_given)
 {
-    struct collecting c = {.captures = captures, .process = process, .names = names, .to = to, .is_given = is_given};
+    struct collecting c = {.captures = captures,
+                           .process = process,
+                           .open = {.process = process, .names = names, .to = to},
+                           .is_given = is_given};
     const struct spans *s = &process->spans;
     c.has_markers = has_markers(&c);
     if (c.has_markers || is_given) {
@@ -260,12 +252,14 @@ void captures_add(struct captures *captures, const struct process *process, stru
     }
     map_free(&c.roles);
     map_free(&c.own_work);
+    free(c.open.open);
     free(c.order);
     free(c.capture);
 }
 
 void captures_free(struct captures *captures)
 {
+    free(captures->ops.op);
     free(captures->call);
     free(captures->pattern);
     map_free(&captures->known);

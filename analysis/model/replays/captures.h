@@ -8,12 +8,11 @@
 #ifndef TFA_CAPTURES_H
 #define TFA_CAPTURES_H
 
-#include "model/model.h"
+#include "model/replays/captured_ops.h"
 
 struct captured_call {
     uint32_t key;  /* capture_key() of what it launched */
-    uint32_t op;   /* name of the innermost operator around it; NAME_NONE: none */
-    uint32_t call; /* a number of that operator's call in its trace */
+    uint32_t op;   /* the innermost operator around it, in captures.ops; NO_PLACE: none */
     int64_t until; /* end of the first capture of the pattern in which it has another operator: op counts up to then */
 };
 
@@ -25,6 +24,7 @@ struct capture_pattern {
 };
 
 struct captures {
+    struct captured_ops ops;
     struct captured_call *call;
     size_t calls, call_capacity;
     struct capture_pattern *pattern;

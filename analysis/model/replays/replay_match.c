@@ -16,8 +16,10 @@ struct replayed {
 struct matching {
     struct process *process;
     struct names *names;
-    struct map launched_at; /* by correlation id of a launch of a graph: its span */
-    struct map nodes_of;    /* by address of a captured call: its first node + 1 */
+    struct map launched_at;         /* by correlation id of a launch of a graph: its span */
+    struct map nodes_of;            /* by address of a captured call: its first node + 1 */
+    const struct captures *from[2]; /* in the trace itself, and in others; NULL: none */
+    uint32_t ops[2];                /* the first of their operators in process->graphs.calls; NO_PLACE: not yet */
     struct replayed *replayed;
     size_t count, capacity;
     uint32_t *key, *of; /* of a launch: keys in the order of the pattern; by work of the launch: its place there */
@@ -120,18 +122,25 @@ static size_t list_keys(struct matching *m, const struct replayed *r, size_t cou
 }
 
 /* Returns the first node of a pattern, whose nodes are added once. */
-static uint32_t nodes_of(struct matching *m, const struct captures *captures, const struct capture_pattern *pattern)
+static uint32_t nodes_of(struct matching *m, int source, const struct capture_pattern *pattern)
 {
     struct graphs *g = &m->process->graphs;
+    const struct captures *captures = m->from[source];
     const struct captured_call *call = &captures->call[pattern->first];
     uint32_t first = map_get(&m->nodes_of, (uintptr_t)call);
     if (first != MAP_NONE) return first;
     first = (uint32_t)g->nodes;
     map_put(&m->nodes_of, (uintptr_t)call, first);
+    if (!g->calls) g->calls = mem_zero(1, sizeof *g->calls);
+    if (m->ops[source] == NO_PLACE) m->ops[source] = captured_ops_append(g->calls, &captures->ops);
     g->node = mem_grow(g->node, &g->node_capacity, g->nodes + pattern->count, sizeof *g->node);
     for (size_t i = 0; i < pattern->count; i++)
-        g->node[g->nodes++] = (struct graph_node){
-            .thread = NO_THREAD, .op = call[i].op, .call = call[i].call, .by_order = !pattern->is_named};
+        g->node[g->nodes++] =
+            (struct graph_node){.thread = NO_THREAD,
+                                .op = captured_op_name(&captures->ops, call[i].op),
+                                .call = call[i].op == NO_PLACE ? NO_PLACE : m->ops[source] + call[i].op,
+                                .by_order = !pattern->is_named,
+                                .is_given = source == 1};
     return first;
 }
 
@@ -143,23 +152,26 @@ static int64_t launch_time(const struct matching *m, const struct replayed *r)
 }
 
 /* Marks calls that might be one another, because the order is unknown, in `doubtful`, by key. */
-static void doubt_keys(const struct captured_call *call, size_t count, struct map *doubtful)
+static void doubt_keys(const struct captures *captures, const struct captured_call *call, size_t count,
+                       struct map *doubtful)
 {
     struct map op_of = {0};
     for (size_t i = 0; i < count; i++) {
-        uint32_t op = map_get(&op_of, call[i].key);
-        if (op == MAP_NONE) map_put(&op_of, call[i].key, call[i].op);
-        else if (op != call[i].op) map_put(doubtful, call[i].key, 1);
+        uint32_t op = map_get(&op_of, call[i].key), name = captured_op_name(&captures->ops, call[i].op);
+        if (op == MAP_NONE) map_put(&op_of, call[i].key, name);
+        else if (op != name) map_put(doubtful, call[i].key, 1);
     }
     map_free(&op_of);
 }
 
-static void match_works(struct matching *m, const struct captured_call *call, uint32_t first, const struct replayed *r,
+static void match_works(struct matching *m, int source, const struct capture_pattern *pattern, const struct replayed *r,
                         size_t count, enum order order)
 {
+    const struct captured_call *call = &m->from[source]->call[pattern->first];
+    uint32_t first = nodes_of(m, source, pattern);
     struct map doubtful = {0};
     int64_t time = launch_time(m, r);
-    if (order == ORDER_UNKNOWN) doubt_keys(call, count, &doubtful);
+    if (order == ORDER_UNKNOWN) doubt_keys(m->from[source], call, count, &doubtful);
     for (size_t i = 0; i < count; i++) {
         const struct captured_call *of = &call[m->of[i]];
         if (time < of->until && map_get(&doubtful, of->key) == MAP_NONE)
@@ -169,40 +181,38 @@ static void match_works(struct matching *m, const struct captured_call *call, ui
 }
 
 /* Matches one launch. Where two files, or a file and the trace itself, have the pattern, the operators may differ. */
-static void match_launch(struct matching *m, struct replayed *r, size_t count, const struct captures *const *from)
+static void match_launch(struct matching *m, struct replayed *r, size_t count)
 {
     enum order order = sort_works(m, r, count);
-    const struct captures *found_in = NULL;
+    int source = 0;
     const struct capture_pattern *found = NULL;
     for (int is_named = 1; is_named >= 0 && !found; is_named--) {
         if (!is_named && order == ORDER_UNKNOWN) return;
         size_t keys = list_keys(m, r, count, order, is_named);
         if (!keys) return;
         for (int i = 0; i < 2; i++) {
-            const struct capture_pattern *pattern = from[i] ? captures_find(from[i], m->key, keys, is_named) : NULL;
+            const struct captures *from = m->from[i];
+            const struct capture_pattern *pattern = from ? captures_find(from, m->key, keys, is_named) : NULL;
             if (!pattern || pattern->end > launch_time(m, r)) continue;
             if (found) return;
             found = pattern;
-            found_in = from[i];
+            source = i;
         }
     }
-    if (!found) return;
-    uint32_t first = nodes_of(m, found_in, found);
-    match_works(m, &found_in->call[found->first], first, r, count, order);
+    if (found) match_works(m, source, found, r, count, order);
 }
 
 void replays_match(struct process *process, struct names *names, const struct captures *given)
 {
     struct captures own = {0};
-    struct matching m = {.process = process, .names = names};
-    const struct captures *from[2] = {&own, given};
+    struct matching m = {.process = process, .names = names, .from = {&own, given}, .ops = {NO_PLACE, NO_PLACE}};
     captures_add(&own, process, names, names, false);
     if (!own.patterns && !(given && given->patterns)) goto out;
     find_launches(&m);
     find_replayed(&m);
     for (size_t i = 0, end; i < m.count; i = end) {
         for (end = i + 1; end < m.count && m.replayed[end].correlation == m.replayed[i].correlation;) end++;
-        if (m.replayed[i].correlation != NO_ID) match_launch(&m, &m.replayed[i], end - i, from);
+        if (m.replayed[i].correlation != NO_ID) match_launch(&m, &m.replayed[i], end - i);
     }
 out:
     captures_free(&own);
