@@ -14,7 +14,7 @@
 
 enum { NO_COMMAND = -1 };
 
-enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS, GROUPS, SORT_KEY, METRIC, LIMIT };
+enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS, GROUPS, SORT_KEY, METRIC, LIMIT, PERCENT };
 
 /* The values of WORD options, indexed by their enum. */
 static const char *const format_names[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", [FORMAT_CSV] = "csv", NULL};
@@ -33,7 +33,8 @@ static const char *const file_group_names[] = {
 static const char *const layout_names[] = {
     [LAYOUT_ROWS] = "rows",   [LAYOUT_SUMMARY] = "summary", [LAYOUT_TIMELINE] = "timeline",
     [LAYOUT_FILES] = "files", [LAYOUT_BATCHES] = "batches", NULL};
-static const char *const by_names[] = {[BY_KERNEL] = "kernel", [BY_OP] = "op", [BY_STAGE] = "stage", NULL};
+static const char *const by_names[] = {
+    [BY_KERNEL] = "kernel", [BY_OP] = "op", [BY_STAGE] = "stage", [BY_RUN] = "run", NULL};
 static const char *const spot_names[] = {
     [SPOT_FUNCTION] = "function", [SPOT_LINE] = "line", [SPOT_STAGE] = "stage", NULL};
 const char *const metric_names[] = {[METRIC_SELF_CPU] = "self_cpu",
@@ -173,11 +174,11 @@ static bool set_word(const struct option *option, const char *value, int *place)
     return false;
 }
 
-static bool set_seconds(const char *value, double *seconds)
+static bool set_number(const char *value, double *number)
 {
     char *end;
-    *seconds = strtod(value, &end);
-    return *value && !*end && isfinite(*seconds) && *seconds >= 0;
+    *number = strtod(value, &end);
+    return *value && !*end && isfinite(*number) && *number >= 0;
 }
 
 /* An operator may have a longer stack than the one around it, so without a limit the time grows with the square of
@@ -247,7 +248,8 @@ static bool set_option(struct options *options, const struct option *option, con
         add_string(place, value);
         good = *value;
         break;
-    case SECONDS: good = set_seconds(value, place); break;
+    case SECONDS: good = set_number(value, place); break;
+    case PERCENT: good = set_number(value, place) && *(double *)place > 0; break;
     case GROUPS: good = parse_groups(value, place); break;
     case METRIC: return set_metric(option, value, place);
     case LIMIT: good = parse_limit(value, place); break;
@@ -485,11 +487,36 @@ static int find_questions(struct options *options, const char *list)
     return good ? 1 : NO_COMMAND;
 }
 
+static void free_strings(struct strings_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) free(list->text[i]);
+    free(list->text);
+    *list = (struct strings_list){0};
+}
+
+static bool takes_after(const struct options *options)
+{
+    return options->command && options->command->takes & (COMMAND_LINE | DIFF);
+}
+
+/* The words behind `--` are runs of side B for a gate, and options may follow. Without a gate `--` only ends the options. */
+static void unite_sides(struct options *options)
+{
+    if (!(options->command->takes & DIFF) || !isnan(options->gate)) return;
+    for (size_t i = 0; i < options->after.count; i++) add_string(&options->inputs, options->after.text[i]);
+    free_strings(&options->after);
+}
+
 /* False, with a message, if the command has too few inputs. */
 static bool has_inputs(const struct options *options)
 {
     uint64_t takes = options->command->takes;
     size_t count = options->inputs.count;
+    if (takes & DIFF && !isnan(options->gate)) {
+        if (!count || !options->after.count)
+            complain(NULL, "%s --gate needs repeated runs of both sides: A... -- B...", options->command->name);
+        return count && options->after.count;
+    }
     if (takes & DIFF && count != 2) {
         complain(NULL, "%s compares two inputs, A and B, and %zu %s given; a directory may hold many ranks",
                  options->command->name, count, count == 1 ? "is" : "are");
@@ -505,9 +532,9 @@ static bool has_inputs(const struct options *options)
 
 bool options_parse(struct options *options, const struct command *commands, int argc, char **argv)
 {
-    bool only_inputs = false;
+    bool behind = false; /* `--` was there */
     int at = 1;
-    *options = (struct options){.commands = commands, .by = BY_NOT_GIVEN, .from = NAN, .to = NAN};
+    *options = (struct options){.commands = commands, .by = BY_NOT_GIVEN, .gate = NAN, .from = NAN, .to = NAN};
     if (argc < 2) {
         complain(NULL, "a COMMAND is missing; --help lists all commands");
         return false;
@@ -520,16 +547,16 @@ bool options_parse(struct options *options, const struct command *commands, int 
         at += words;
     }
     for (; at < argc; at++)
-        if (only_inputs && options->command && options->command->takes & COMMAND_LINE)
-            add_string(&options->after, argv[at]);
-        else if (only_inputs || argv[at][0] != '-' || !argv[at][1]) add_string(&options->inputs, argv[at]);
-        else if (strcmp(argv[at], "--") == 0) only_inputs = true;
+        if (!behind && strcmp(argv[at], "--") == 0) behind = true;
+        else if (argv[at][0] != '-' || !argv[at][1] || (behind && isnan(options->gate)))
+            add_string(behind && takes_after(options) ? &options->after : &options->inputs, argv[at]);
         else if (!take_option(options, argc, argv, &at)) return false;
     if (options->help || options->version) return true;
     if (!options->command) {
         complain(NULL, "a COMMAND is missing before the options; --help lists all commands");
         return false;
     }
+    unite_sides(options);
     if (!has_inputs(options)) return false;
     if (options->questions > 1 && options->format == FORMAT_CSV) {
         complain(NULL, "--format csv can hold one table only; run one command at a time, or use --format json");
@@ -541,13 +568,6 @@ bool options_parse(struct options *options, const struct command *commands, int 
         return false;
     }
     return order_exists(options);
-}
-
-static void free_strings(struct strings_list *list)
-{
-    for (size_t i = 0; i < list->count; i++) free(list->text[i]);
-    free(list->text);
-    *list = (struct strings_list){0};
 }
 
 static void free_list(struct list *list)

@@ -33,7 +33,7 @@ enum memory_layout {
 };
 
 /* Rows of `diff`. */
-enum diff_by { BY_NOT_GIVEN = -1, BY_KERNEL, BY_OP, BY_STAGE };
+enum diff_by { BY_NOT_GIVEN = -1, BY_KERNEL, BY_OP, BY_STAGE, BY_RUN };
 
 /* Rows of `hotspots`. */
 enum spot_by { SPOT_FUNCTION, SPOT_LINE, SPOT_STAGE };
@@ -130,12 +130,13 @@ struct options {
     uint64_t slowest;            /* 0: not given */
     bool exclusive;
     bool nodes, all, brief;
+    double gate; /* percent; NAN: not given */
     char *overlay;
     char *html;     /* path of a page */
     char *topology; /* path */
     char *et;       /* path */
     bool help, version;
-    struct strings_list inputs, after; /* after: the words of a COMMAND_LINE */
+    struct strings_list inputs, after; /* after: the words of a COMMAND_LINE, and the runs of side B */
 };
 
 /* Returns false on wrong usage, after a one-line message on stderr that names the mistake and often what to use

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "ask/diff/timing_file.h"
+#include "commands/changes/gate_runs.h"
 #include "commands/page/page.h"
 
 struct sides {
@@ -41,7 +42,9 @@ static bool refused(struct sides *s)
 {
     struct options *o = &s->session->options;
     const char *filter = NULL, *why = NULL;
-    if (s->any_timing && (filter = option_without_timing(o)) != NULL)
+    if (o->by == BY_RUN && (filter = "--by run") != NULL)
+        why = "needs --gate and several runs of each side; --by stage compares two";
+    else if (s->any_timing && (filter = option_without_timing(o)) != NULL)
         why = "has no meaning for a timing.json, which has durations of whole stages only";
     else if (!s->any_timing && (filter = filter_without_meaning(o)) != NULL)
         why = "chooses device work; it needs --by kernel";
@@ -129,11 +132,6 @@ static bool collect(struct sides *s)
 
 /* ---- printing ---- */
 
-static const char *kind_name(const struct diff_row *row)
-{
-    return row->kind == DIFF_OPERATOR ? "operator" : row->kind == DIFF_STAGE ? "stage" : work_kind_names[row->kind];
-}
-
 static void emit_calls(struct emit *e, const struct diff *diff, const struct diff_row *row)
 {
     static const char *const keys[SIDES] = {"calls_a", "calls_b"};
@@ -159,7 +157,7 @@ static void emit_diff_row(struct sides *s, const struct diff_row *row)
     const struct name *name = names_get(&s->diff.names, row->name);
     emit_row(e);
     emit_bytes_text(e, "name", name->text, name->length);
-    emit_text(e, "kind", kind_name(row));
+    emit_text(e, "kind", diff_kind_name(row));
     emit_calls(e, &s->diff, row);
     emit_change(e, &s->diff, row->time[SIDE_A], row->time[SIDE_B]);
     emit_text(e, "state", e->hides ? NULL : diff_state_names[diff_state(row)]);
@@ -206,6 +204,10 @@ void cmd_diff(struct session *session)
 {
     if (session->options.html) {
         page_of_two(session);
+        return;
+    }
+    if (!isnan(session->options.gate)) {
+        gate_runs(session);
         return;
     }
     struct sides *s = mem_zero(1, sizeof *s);

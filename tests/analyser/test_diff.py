@@ -192,7 +192,7 @@ def test_incomplete_inputs(analyze, tmp_path):
 
 
 @pytest.mark.parametrize('words, said', [
-    (['--by', 'tree'], '--by takes kernel|op|stage, not tree'), (['--gate', '5'], 'there is no option --gate'),
+    (['--by', 'tree'], '--by takes kernel|op|stage|run, not tree'), (['--gate', '5'], '--gate needs repeated runs'),
     (['--rules', 'hta'], '--rules is not an option of diff'), (['--by', 'op', '--device', '0'], '--device chooses device work'),
     (['--by', 'stage', '--stream', '7'], '--stream chooses device work'), (['--names', 'short'], '--names has no meaning'),
 ])

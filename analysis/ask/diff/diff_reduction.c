@@ -10,7 +10,8 @@
 
 enum diff_by diff_by(const struct options *options)
 {
-    return options->by == BY_NOT_GIVEN ? BY_KERNEL : options->by;
+    if (options->by != BY_NOT_GIVEN) return options->by;
+    return isnan(options->gate) ? BY_KERNEL : BY_RUN;
 }
 
 /* Adds a call. */

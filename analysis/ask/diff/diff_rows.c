@@ -25,8 +25,7 @@ void diff_free(struct diff *diff)
     *diff = (struct diff){0};
 }
 
-/* A kernel is one row, also if only one run describes it as a collective: then it communicates. */
-static struct diff_row *row_of(struct diff *diff, const struct name *name, enum diff_kind kind)
+size_t diff_place(struct diff *diff, const struct name *name, enum diff_kind kind)
 {
     bool communicates = (unsigned)kind == WORK_COMMUNICATION;
     uint32_t number = names_add(&diff->names, name->text, name->length);
@@ -39,6 +38,12 @@ static struct diff_row *row_of(struct diff *diff, const struct name *name, enum 
         map_put(&diff->places, key, place);
     }
     if (communicates) diff->row[place].kind = WORK_COMMUNICATION;
+    return place;
+}
+
+static struct diff_row *row_of(struct diff *diff, const struct name *name, enum diff_kind kind)
+{
+    size_t place = diff_place(diff, name, kind); /* moves the rows */
     return &diff->row[place];
 }
 
@@ -185,4 +190,9 @@ enum diff_state diff_state(const struct diff_row *row)
     double pct = diff_pct(row->time[SIDE_A], row->time[SIDE_B]);
     if (isnan(pct)) return row->time[SIDE_B] > 0 ? DIFF_INCREASED : DIFF_SAME;
     return pct > DIFF_SAME_PCT ? DIFF_INCREASED : pct < -DIFF_SAME_PCT ? DIFF_DECREASED : DIFF_SAME;
+}
+
+const char *diff_kind_name(const struct diff_row *row)
+{
+    return row->kind == DIFF_OPERATOR ? "operator" : row->kind == DIFF_STAGE ? "stage" : work_kind_names[row->kind];
 }

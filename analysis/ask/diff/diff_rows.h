@@ -36,6 +36,9 @@ struct diff {
 
 void diff_init(struct diff *diff);
 void diff_free(struct diff *diff);
+/* Returns the index of the row of a name, which it adds. A kernel is one row, also if only one run describes it as a
+ * collective: then it communicates. */
+size_t diff_place(struct diff *diff, const struct name *name, enum diff_kind kind);
 /* Adds to a row's calls and time. */
 void diff_add(struct diff *diff, int side, const struct name *name, enum diff_kind kind, uint64_t calls, int64_t time);
 
@@ -61,5 +64,6 @@ void diff_sort(struct diff *diff);
 /* The change in percent of A's time; NAN if A has none. */
 double diff_pct(int64_t a, int64_t b);
 enum diff_state diff_state(const struct diff_row *row);
+const char *diff_kind_name(const struct diff_row *row);
 
 #endif

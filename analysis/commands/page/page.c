@@ -4,6 +4,7 @@
  */
 #include "commands/page/page.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,6 +199,7 @@ static bool takes_options(struct session *session)
 {
     const struct options *o = &session->options;
     const char *why = o->output               ? "--output names other files: give one of the two"
+                      : !isnan(o->gate)       ? "a page is of two runs, and a gate judges more"
                       : o->by != BY_NOT_GIVEN ? "a page has stages, operators and kernels, and no --by"
                       : is_filtered(o) || o->top
                           ? "a page is of whole processes: of the filters it takes --rank and --pid"
