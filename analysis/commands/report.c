@@ -7,6 +7,7 @@
 #include "commands/page/page.h"
 #include "commands/report/report.h"
 #include "write/export_tfr.h"
+#include "write/page/page_file.h"
 #include "write/stage_files.h"
 
 /* Returns the union of a unit's work over its devices. */
@@ -105,23 +106,45 @@ struct needs report_needs(const struct options *options)
         (struct needs){.grants = true, .operators_of_work = true, .stages_of_spans = true, .stream = STREAM_HELD});
 }
 
-void cmd_report(struct session *session)
+/* Reads the inputs for the report and for its page in one pass. Answers the page's questions first: the report's tables
+ * are narrower than what they share with other questions. */
+static bool load_with_page(struct session *session, struct out *data)
+{
+    const struct options own = session->options;
+    session->options = page_options(&own);
+    bool good = session_load(session);
+    if (good) page_collect(session, data);
+    session_forget_summaries(session);
+    free(session->options.question);
+    session->options = own;
+    return good;
+}
+
+/* Writes the page beside the other files. Where that fails a message says so, and the report goes on. */
+static void write_page(struct report *report, const char *directory, const struct out *data)
+{
+    struct out out;
+    char *path = report_path(report, directory, "report", ".html");
+    if (report_open(report, &out, path, FILE_PRIVATE)) {
+        page_write(&out, data->buffer, data->used);
+        report_finish(report, &out, path);
+    }
+    free(path);
+}
+
+static void write_report(struct session *session, const struct out *page)
 {
     struct report report = {0};
-    char *directory = NULL;
-    if (session->options.html) {
-        page_of_run(session);
-        return;
-    }
-    if (!session_load(session)) return;
-    directory = session->options.output ? string_format("%s", session->options.output)
-                                        : directory_of(session->chosen.process[0]->path);
+    char *directory = session->options.output ? string_format("%s", session->options.output)
+                                              : directory_of(session->chosen.process[0]->path);
     report_collect(&report, session);
     report_choose_directories(&report, session->options.output);
     bool found = false;
     for (size_t i = 0; i < report.units; i++) found |= report.unit[i].stages != 0;
     found |= !is_filtered(&session->options);
-    if (found && !report_write(&report, directory)) {
+    bool good = !found || report_write(&report, directory);
+    if (good && page->used) write_page(&report, directory, page);
+    if (!good) {
         session->status = 1;
     } else if (begin_report(session)) {
         if (session->options.format == FORMAT_TEXT && found) report_print(&report, directory);
@@ -130,4 +153,17 @@ void cmd_report(struct session *session)
     }
     report_free(&report);
     free(directory);
+}
+
+void cmd_report(struct session *session)
+{
+    struct out page;
+    if (session->options.html) {
+        page_of_run(session);
+        return;
+    }
+    out_memory(&page);
+    bool filtered = is_filtered(&session->options); /* a page is of whole processes */
+    if (filtered ? session_load(session) : load_with_page(session, &page)) write_report(session, &page);
+    out_discard(&page);
 }

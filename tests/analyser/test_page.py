@@ -5,12 +5,16 @@ import gzip
 import hashlib
 import json
 import re
+from collections import Counter
 from html.parser import HTMLParser
 
 import pytest
 
 import kineto
+import tfr
 from conftest import ROOT, clean_environment, execute
+from small_traces import clock_chunk
+from tfr import NESTED, STAGE, Writer, rec
 
 RANKS, HOST = 'hta/trace_filter', 'hta/cpu_only'
 QWEN = 'tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz'
@@ -113,6 +117,75 @@ def test_two_runs(tfanalyze, shared_traces, tmp_path):
     assert [part['id'] for part in data['parts']] == ['stage', 'op', 'kernel']
     for part in data['parts']:
         assert part['answer'] == answers(tfanalyze, part, a, b) and part['answer']['rows'], part['id']
+
+
+@pytest.mark.parametrize('name', [RANKS, QWEN])
+def test_a_report_has_the_page(tfanalyze, shared_traces, tmp_path, name):
+    """It is the page of --html to the byte, although one reading serves all files; the other files stay as they are without it."""
+    path = shared_traces / name
+    ask(tfanalyze, 'report', path, '--output', tmp_path / 'all')
+    assert (tmp_path / 'all' / 'report.html').read_text() == page_of(tfanalyze, tmp_path / 'page.html', 'report', path)
+    ask(tfanalyze, 'report', path, '--output', tmp_path / 'filtered', '--from', 0)
+    others = {file.name: file.read_bytes() for file in (tmp_path / 'filtered').iterdir()}
+    assert len(others) >= 3 and set(others) == {file.name for file in (tmp_path / 'all').iterdir()} - {'report.html'}
+
+
+def test_a_page_that_fails_fails_no_report(tfanalyze, tmp_path):
+    """No file may be longer than 4 KiB, and the page is."""
+    path, out = kineto.Trace().stage('s', 0, 100).operator('op', 10, 50).write(tmp_path / 'in.json'), tmp_path / 'out'
+    whole = ask(tfanalyze, 'report', path, '--output', out, '--format', 'json')
+    assert 'report.html' in {name.rsplit('/')[-1] for name in json.loads(whole.out)['totals']['files']}
+    limited = execute(['bash', '-c', 'ulimit -f 4; exec "$@"', 'bash', tfanalyze, 'report', path, '--output', out, '--format', 'json'], clean_environment(), ROOT, 240)
+    assert limited.rc == 0 and 'report.html' in limited.err
+    files = {name.rsplit('/')[-1] for name in json.loads(limited.out)['totals']['files']}
+    assert files == {name.rsplit('/')[-1] for name in json.loads(whole.out)['totals']['files']} - {'report.html'}
+
+
+SECRET = '<b>&"'
+
+
+def sampled(path):
+    """Ten periods of a thread inside two stages, and one of 0.5 us, which no screen shows. Returns {(stage, frames from outside): us}."""
+    w, truth = Writer(clock='monotonic'), Counter()
+    clock_chunk(w, [(0, 1_000_000_000, 1_700_000_000_000_000_000)])
+    outer, inner, library = ('<module>', '/job/run.py', 9), (f'step{SECRET}', '/job/run.py', 4), ('mul', '/usr/lib/python3.11/mul.py', 7)
+    records = [rec('thread', serial=1, tid=4242, name=w.string('main'), time=5_000_000)]
+    for i, stage in enumerate(('load', f'denoise{SECRET}')):
+        begin = rec('range_begin', name=w.string(stage), time=10_000_000 + i * 20_000_000, id=i + 1, flags=NESTED | STAGE)
+        records += [begin, tfr.end_of(begin, begin.values['time'] + 20_000_000, 1)]
+    for i in range(10):
+        frames = [(outer,), (inner, outer), (library, inner, outer)][i % 3]
+        records.append(rec('sample', tid=4242, time=10_000_000 + i * 4_000_000, duration=4_000_000, cpu=3_000_000, stack=w.stack(*frames), looks=1))
+        path_of = tuple(f'{file}({line}): {name}' for name, file, line in reversed(frames))
+        for depth in range(len(path_of) + 1):
+            truth[('load', f'denoise{SECRET}')[i >= 5], *path_of[:depth]] += 4000
+    records.append(rec('sample', tid=4242, time=50_000_000, duration=500, cpu=0, stack=w.stack(('tiny', '/job/run.py', 1), outer), looks=1))
+    w.chunk(sorted(records, key=lambda r: r.values['time']), thread=1, tid=4242)
+    w.footer()
+    w.save(path)
+    return truth
+
+
+def calls_of(flames):
+    """{(stage, frames from outside): us} of a page's flame graph."""
+    found = {}
+    for stage in flames['stages']:
+        path = [stage['stage']]
+        found[tuple(path)] = stage['total_us']
+        for frame, depth, time, own in stage['nodes']:
+            assert 1 <= depth <= len(path) and own == (not flames['frames'][frame].startswith('/usr'))
+            path[depth:] = [flames['frames'][frame]]
+            found[tuple(path)] = time
+    return found
+
+
+def test_the_flame_graph(tfanalyze, tmp_path):
+    """The time of each call by stage, from the samples themselves; what no screen shows is left out and counted."""
+    truth = sampled(tmp_path / 'rank0.h.4242.tfr')
+    flames = data_of(page_of(tfanalyze, tmp_path / 'page.html', 'report', tmp_path))['runs'][0]['flames']
+    assert calls_of(flames) == truth and flames['left'] == 1 and flames['counted_us'] == sum(truth[key] for key in truth if len(key) == 1) + 0.5
+    totals = json.loads(ask(tfanalyze, 'hotspots', tmp_path, '--format', 'json').out)['totals']
+    assert flames['counted_us'] == totals['counted_us'] and flames['imports_us'] == totals['imports_us'] == 0
 
 
 def hostile(path):

@@ -9,10 +9,10 @@ from selenium.webdriver.common.keys import Keys
 
 from browser import DRIVER, Browser
 from conftest import clean_environment
-from test_page import HOST, PAIR, QWEN, RANKS, data_of, hostile, page_of
+from test_page import HOST, PAIR, QWEN, RANKS, SECRET, data_of, hostile, page_of, sampled
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('browser')]
-SECTIONS = ['verdict', 'findings', 'stages', 'slowest', 'timeline', 'operators', 'lines', 'devices', 'memory', 'collectives', 'files', 'roofline', 'startup', 'recording']
+SECTIONS = ['verdict', 'findings', 'stages', 'slowest', 'timeline', 'operators', 'flames', 'lines', 'devices', 'memory', 'collectives', 'files', 'roofline', 'startup', 'recording']
 # The table of each part whose rows the page shows as they are.
 TABLES = {'ops': 'ops', 'breakdown': 'kernels', 'roofline': 'roof-table', 'hotspots': 'hotspots', 'timeline': 'device-table', 'comm': 'comm', 'stragglers': 'stragglers', 'io': 'io', 'startup': 'startup-table',
           'slowest': 'slowest-table', 'memory': 'memory-table', 'clocks': 'clocks', 'info': 'info'}
@@ -149,6 +149,27 @@ def test_the_timeline_moves(browser, tfanalyze, shared_traces, tmp_path):
     assert [row['busy_us'] for row in rows] == [lane['busy_us'] for lane in timeline['lanes']] + [None] * len(timeline['values'])
     assert [row['events'] for row in rows][:len(timeline['lanes'])] == [sum(lane['count']) for lane in timeline['lanes']]
     assert 'is drawn together' in browser.run('return document.getElementById("thinned").textContent')
+
+
+def test_the_flame_graph_moves(browser, tfanalyze, tmp_path):
+    """By keys and by search; its table has each call with its time."""
+    truth = sampled(tmp_path / 'rank0.h.4242.tfr')
+    draw(browser, tfanalyze, tmp_path / 'page.html', 'report', tmp_path)
+    first = browser.driver.find_element('css selector', '#flame button')
+    first.send_keys(Keys.ARROW_DOWN)
+    browser.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    stages = sorted((key[0] for key in truth if len(key) == 1), key=lambda name: -truth[name,])
+    assert browser.run('return document.getElementById("flame").dataset.at') == stages[1]
+    drawn = browser.run('return [...document.querySelectorAll("#flame button")].map((one) => [one.title, one.style.width])')
+    assert [width for _, width in drawn[:3]] == ['100%', '100%', '100%'] and len(drawn) == 2 + sum(key[0] == stages[1] for key in truth) - 1
+    browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert browser.run('return document.getElementById("flame").dataset.at') == 'all stages'
+    browser.driver.find_element('css selector', 'input[aria-label="search the flame graph"]').send_keys('mul')
+    assert browser.run('return document.querySelectorAll("#flame .found").length') == sum('mul' in key[-1] for key in truth)
+    browser.driver.find_element('css selector', '#flames details summary').send_keys(Keys.ENTER)
+    rows = [(row['depth'], row['name'], row['total_us']) for row in browser.whole('flame-table')]
+    assert sorted(rows[1:]) == sorted((len(key), key[-1], time) for key, time in truth.items()) and SECRET in rows[1][1] + rows[5][1]
 
 
 def test_hostile_names_are_text(browser, tfanalyze, tmp_path):

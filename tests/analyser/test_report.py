@@ -19,10 +19,10 @@ from tfr import NESTED, STAGE, Writer, rec
 
 
 def report(analyze, *arguments, rc=0):
-    """The answer, and {path: parsed JSON} of the files that the report wrote."""
+    """The answer, and {path: parsed JSON} of the files that the report wrote, without its page."""
     answer = analyze('report', *arguments, rc=rc)
     files = {}
-    for path in map(str, answer['totals']['files']):
+    for path in (path for path in map(str, answer['totals']['files']) if not path.endswith('.html')):
         data = open(path, 'rb').read()
         text = gzip.decompress(data) if path.endswith('.gz') else data
         files[path] = kineto.Document(json.loads(text, parse_float=kineto.Decimal))
@@ -180,14 +180,14 @@ def test_files_of_others_stay(tmp_path, analyze):
         assert re.findall(r'^  (\S+) is new: (\S+) is not of a report, or was edited, and stays$', said, re.M) == [
             ('denoise~2_rank0.trace.json.gz', 'denoise_rank0.trace.json.gz'), ('timing~2.json', 'timing.json')]
     assert json.loads((tmp_path / 'timing.json').read_text()) == {'request_id': 'theirs'}
-    assert names(tmp_path) == sorted(['denoise_rank0.trace.json.gz', 'timing.json', *map(os.path.basename, files)])
+    assert names(tmp_path) == sorted(['denoise_rank0.trace.json.gz', 'report.html', 'timing.json', *map(os.path.basename, files)])
 
 
 def test_two_files_of_one_rank(tmp_path, analyze):
     for i in range(2):
         kineto.Trace().stage('s', 1000 * i, 50 + i).launch('k', 1000 * i, 1).write(tmp_path / f'{i}.json')
     answer, files = report(analyze, tmp_path, '--output', tmp_path / 'out')
-    assert names(tmp_path / 'out') == ['s_rank0.breakdown.json', 's_rank0.trace.json.gz', 's~2_rank0.breakdown.json',
+    assert names(tmp_path / 'out') == ['report.html', 's_rank0.breakdown.json', 's_rank0.trace.json.gz', 's~2_rank0.breakdown.json',
                                        's~2_rank0.trace.json.gz', 'timing.json']
     traces = [files[f'{tmp_path}/out/{t}_rank0.trace.json.gz'] for t in ('s', 's~2')]
     durations = [e['dur'] for t in traces for e in t['traceEvents'] if e['name'] == 's']
@@ -199,7 +199,7 @@ def test_two_files_of_one_rank(tmp_path, analyze):
 def test_a_trace_without_stages(tmp_path, analyze):
     path = kineto.Trace().operator('op', 0, 20).launch('k', 5, 1, dur=3).write(tmp_path / 'in.json')
     answer, files = report(analyze, path)
-    assert names(tmp_path) == ['(run)_rank0.breakdown.json', '(run)_rank0.trace.json.gz', 'in.json', 'timing.json']
+    assert names(tmp_path) == ['(run)_rank0.breakdown.json', '(run)_rank0.trace.json.gz', 'in.json', 'report.html', 'timing.json']
     b = files[f'{tmp_path}/(run)_rank0.breakdown.json']
     assert ns(b['total_kernel_time_ms']) == 3000 and b['top_kernels'][0]['name'] == 'k'
     assert len(files[f'{tmp_path}/(run)_rank0.trace.json.gz']['traceEvents']) == 3

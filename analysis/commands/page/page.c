@@ -11,6 +11,7 @@
 #include "ask/choice.h"
 #include "ask/diff/timing_file.h"
 #include "base/command.h"
+#include "commands/page/page_flames.h"
 #include "commands/page/page_lanes.h"
 #include "write/page/page_file.h"
 
@@ -133,15 +134,9 @@ static void put_parts(struct out *out, struct session *session, const struct par
 
 /* ---- a session of its own ---- */
 
-/* Begins a session that asks questions of some inputs. Its answers stay in memory. */
-static void begin_questions(struct session *own, const struct options *of, const struct strings_list *inputs,
-                            const struct part *parts, size_t count)
+/* Asks the questions of a page, beside the one that is first. */
+static void ask_parts(struct options *o, const struct part *parts, size_t count)
 {
-    struct options *o = &own->options;
-    *own = (struct session){.options = *of, .borrows_options = true, .collects = true};
-    o->question = mem_zero(count, sizeof *o->question);
-    o->questions = 0;
-    o->inputs = *inputs;
     o->html = o->output = NULL;
     o->format = FORMAT_JSON;
     o->group_ops.shapes = true;
@@ -155,6 +150,18 @@ static void begin_questions(struct session *own, const struct options *of, const
         for (size_t k = 0; k < o->questions; k++) known |= o->question[k] == command;
         if (!known) o->question[o->questions++] = command;
     }
+}
+
+/* Begins a session that asks questions of some inputs. Its answers stay in memory. */
+static void begin_questions(struct session *own, const struct options *of, const struct strings_list *inputs,
+                            const struct part *parts, size_t count)
+{
+    struct options *o = &own->options;
+    *own = (struct session){.options = *of, .borrows_options = true, .collects = true};
+    o->question = mem_zero(count, sizeof *o->question);
+    o->questions = 0;
+    o->inputs = *inputs;
+    ask_parts(o, parts, count);
     o->command = o->question[0];
 }
 
@@ -165,13 +172,25 @@ static void end_questions(struct session *own)
     free(question);
 }
 
-/* The timeline reads what `advise` needs. */
-static void put_lanes(struct out *out, struct session *own)
+/* Writes a picture, which reads what a question needs; null where nothing is there. */
+static void put_picture(struct out *out, struct session *own, const char *name, const char *question,
+                        void (*write)(struct out *out, const struct selection *chosen))
 {
-    own->options.command = command_of(&own->options, "advise");
-    out_puts(out, ", \"timeline\": ");
-    if (session_load(own)) lanes_write(out, &own->chosen);
+    own->options.command = command_of(&own->options, question);
+    out_format(out, ", \"%s\": ", name);
+    if (session_load(own)) write(out, &own->chosen);
     else out_puts(out, "null");
+}
+
+static void put_answers(struct out *out, struct session *own, const struct part *parts, size_t count)
+{
+    out_puts(out, "{\"parts\": ");
+    put_parts(out, own, parts, count);
+    if (parts == run_parts) {
+        put_picture(out, own, "timeline", "advise", lanes_write);
+        put_picture(out, own, "flames", "hotspots", page_flames_write);
+    }
+    out_puts(out, "}");
 }
 
 /* Writes what one run answers. Returns false, after a message, if it has nothing usable. */
@@ -181,12 +200,7 @@ static bool put_run(struct out *out, struct session *session, const struct strin
     struct session own;
     begin_questions(&own, &session->options, inputs, parts, count);
     bool good = session_load(&own);
-    if (good) {
-        out_puts(out, "{\"parts\": ");
-        put_parts(out, &own, parts, count);
-        if (parts == run_parts) put_lanes(out, &own);
-        out_puts(out, "}");
-    }
+    if (good) put_answers(out, &own, parts, count);
     if (own.status) session->status = own.status;
     end_questions(&own);
     return good;
@@ -227,7 +241,6 @@ static bool has_traces(struct session *session)
 
 static void begin_data(struct out *data, const char *kind)
 {
-    out_memory(data);
     out_puts(data, "{\"kind\": \"");
     out_puts(data, kind);
     out_puts(data, "\", \"version\": ");
@@ -249,11 +262,35 @@ void page_of_run(struct session *session)
 {
     struct out data;
     if (!takes_options(session)) return;
+    out_memory(&data);
     begin_data(&data, "run");
     bool good = put_run(&data, session, &session->options.inputs, run_parts, ARRAY_SIZE(run_parts));
     out_puts(&data, "], \"parts\": []}");
     if (good) write_file(session, &data);
     out_discard(&data);
+}
+
+struct options page_options(const struct options *of)
+{
+    struct options o = *of;
+    o.question = mem_zero(ARRAY_SIZE(run_parts) + 1, sizeof *o.question);
+    o.question[0] = of->command;
+    o.questions = 1;
+    o.top = 0;
+    o.sort = (struct sort_by){0};
+    ask_parts(&o, run_parts, ARRAY_SIZE(run_parts));
+    return o;
+}
+
+void page_collect(struct session *session, struct out *data)
+{
+    const int status = session->status; /* a question without an answer says so in the page */
+    begin_data(data, "run");
+    session->collects = true;
+    put_answers(data, session, run_parts, ARRAY_SIZE(run_parts));
+    session->collects = false;
+    session->status = status;
+    out_puts(data, "], \"parts\": []}");
 }
 
 void page_of_two(struct session *session)
@@ -262,6 +299,7 @@ void page_of_two(struct session *session)
     struct out data;
     bool good = true;
     if (!takes_options(session) || !has_traces(session)) return;
+    out_memory(&data);
     begin_data(&data, "diff");
     for (size_t i = 0; i < both->count && good; i++) {
         const struct strings_list one = {&both->text[i], 1};

@@ -96,6 +96,7 @@ static bool keep_unless(struct report *report, const char *path, bool may_go)
 bool report_may_take(struct report *report, const char *path)
 {
     static const char trace[] = "{\"tfinject\": {\"artefact\": \"stage\"", other[] = "\"writer\": \"tfanalyze ";
+    static const char page[] = "<meta name=\"generator\" content=\"tfanalyze\">";
     static const char at_exit[] = "{\n  \"writer\": \"tfinject\""; /* by preload/python/shim_telefuser.py */
     char head[512];
     bool is_free;
@@ -109,7 +110,8 @@ bool report_may_take(struct report *report, const char *path)
     gzclose(file);
     bool is_ours = length > 0 && (memmem(head, (size_t)length, trace, sizeof trace - 1) == head ||
                                   memmem(head, (size_t)length, at_exit, sizeof at_exit - 1) == head ||
-                                  memmem(head, (size_t)length, other, sizeof other - 1));
+                                  memmem(head, (size_t)length, other, sizeof other - 1) ||
+                                  memmem(head, (size_t)length, page, sizeof page - 1));
     return keep_unless(report, path, is_ours);
 }
 

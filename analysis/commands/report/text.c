@@ -441,6 +441,8 @@ static void put_files(struct out *out, const struct report *report, const char *
     out_puts(out, "\n");
     for (size_t i = 0; i < report->files && i < 1; i++)
         out_format(out, "  %-40s times of each stage\n", report->file[i] + length);
+    if (count_files(report, directory, ".html"))
+        out_format(out, "  %-40s all of it as one page for a browser\n", "report.html");
     size_t scripts = count_files(report, directory, ".py"),
            signatures = count_files(report, directory, "_io_signature.json");
     if (signatures)

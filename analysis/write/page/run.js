@@ -170,6 +170,7 @@ function drawRun(data) {
   section('slowest', 'Slowest calls', tableOf(parts.slowest, 'slowest-table', columnsOf(parts.slowest.rows, SLOWEST_COLUMNS)));
   section('timeline', 'Timeline', timelineOf(data.runs[0].timeline, parts.advise.rows));
   section('operators', 'Operators and kernels', tableOf(parts.ops, 'ops', OP_COLUMNS), el('h3', {}, 'Device work'), tableOf(parts.breakdown, 'kernels', KERNEL_COLUMNS));
+  section('flames', 'Flame graph', flameOf(data.runs[0].flames, parts.hotspots));
   section('lines', 'Lines of code', tableOf(parts.hotspots, 'hotspots', SPOT_COLUMNS));
   section('devices', 'Devices', tableOf(parts.timeline, 'device-table', DEVICE_COLUMNS), el('h3', {}, 'Clocks'), tableOf(parts.clocks, 'clocks', CLOCK_COLUMNS));
   section('memory', 'Memory', tableOf(parts.memory, 'memory-table', columnsOf(parts.memory.rows)));
