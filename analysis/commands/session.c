@@ -240,6 +240,7 @@ size_t session_inputs(struct session *session)
 {
     const struct strings_list *words = &session->options.inputs;
     for (size_t i = 0; i < words->count && !session->found_inputs; i++) inputs_add(&session->inputs, words->text[i]);
+    if (!session->found_inputs) captures_set_aside(&session->inputs);
     session->found_inputs = true;
     return session->inputs.count;
 }

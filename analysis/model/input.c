@@ -465,6 +465,8 @@ void inputs_free(struct inputs *inputs)
         if (input->file) summary_close(input->file);
         free(input->file);
     }
+    for (size_t i = 0; i < inputs->captures; i++) free(inputs->capture[i]);
+    free(inputs->capture);
     free(inputs->input);
     map_free(&inputs->of_file);
     *inputs = (struct inputs){0};

@@ -45,6 +45,8 @@ struct inputs {
     struct input *input;
     size_t count, capacity;
     struct map of_file; /* index by a hash of device and inode */
+    char **capture;     /* traces of captures in a directory: they are no inputs (model/replays/capture_files.h) */
+    size_t captures;
 };
 
 /* Adds the inputs that `word` names. A word that names none becomes an unusable input with a note. */

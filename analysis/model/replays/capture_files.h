@@ -5,8 +5,10 @@
 #include "model/input.h"
 #include "model/replays/captures.h"
 
-/* Reads the files of --graph-capture; without the option the traces in the folder `capture_traces` beside an input, where
- * vLLM writes them. `names` are those of the inputs, and `needs` says what is read of them. Returns false, after
+/* Takes the traces of captures out of inputs that were found in directories, unless they are all. They are no ranks. */
+void captures_set_aside(struct inputs *inputs);
+/* Reads the files of --graph-capture; without the option those that were set aside, and the traces in the folder
+ * `capture_traces` beside an input or beside its folder. `names` are those of the inputs, and `needs` says what is read of them. Returns false, after
  * messages, if one of the files is no use. */
 bool captures_read(struct captures *captures, const struct options *options, struct needs needs,
                    const struct inputs *inputs, struct names *names);
