@@ -28,9 +28,11 @@ struct finding {
     double share; /* of the rank's work, in percent */
     enum severity severity;
     int64_t rank, headroom; /* nanoseconds */
-    uint32_t stage, where;  /* names: of a stage, of an operator; NAME_NONE: none */
-    char *file, *function;  /* a line of the program; NULL: unknown, or `file` is one that is read or written */
-    int64_t line;           /* -1: none */
+    unsigned leaves; /* of the budget, out of which the headroom is taken: bits by enum leaf; 0: it promises no time */
+    bool beside_device;    /* the rank has device work, by which leaves are named */
+    uint32_t stage, where; /* names: of a stage, of an operator; NAME_NONE: none */
+    char *file, *function; /* a line of the program; NULL: unknown, or `file` is one that is read or written */
+    int64_t line;          /* -1: none */
     struct evidence evidence[4];
     size_t evidences;
     bool is_repeat; /* an earlier finding is of the same rule, about another rank */

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 
 #include "ask/diff/timing_file.h"
+#include "commands/changes/findings_of_two.h"
 #include "commands/changes/gate_runs.h"
+#include "commands/changes/sides.h"
 #include "commands/page/page.h"
 
 struct sides {
@@ -17,8 +19,6 @@ struct sides {
     bool is_timing[SIDES], any_timing;
     struct diff diff;
 };
-
-static const char *const side_names[SIDES] = {"A", "B"};
 
 /* ---- options ---- */
 
@@ -36,6 +36,21 @@ static const char *option_without_timing(const struct options *o)
            : o->pid.count                       ? "--pid"
            : is_filtered(o)                     ? "a filter of events"
                                                 : NULL;
+}
+
+/* True, after a message, with an option that has no meaning for findings. */
+static bool refuses_findings(struct session *session)
+{
+    const struct options *o = &session->options;
+    const char *option = o->device.count   ? "--device"
+                         : o->stream.count ? "--stream"
+                         : o->cycle.count  ? "--cycle"
+                                           : NULL;
+    bool timing = is_timing_file(o->inputs.text[SIDE_A]) || is_timing_file(o->inputs.text[SIDE_B]);
+    if (option) complain(NULL, "%s has no meaning for findings, which judge all the time of a rank", option);
+    else if (timing) complain(NULL, "--by finding has no meaning for a timing.json, which has no budget");
+    if (option || timing) session->status = STATUS_USAGE;
+    return option || timing;
 }
 
 static bool refused(struct sides *s)
@@ -60,58 +75,25 @@ static bool refused(struct sides *s)
 /* Loads one run. Returns false, after a message, if it has nothing usable. */
 static bool load_side(struct sides *s, int side)
 {
-    const struct options *options = &s->session->options;
+    struct options *options = &s->session->options;
     char *input = options->inputs.text[side];
-    struct session *own = &s->side[side];
+    if (s->any_timing) options->by = BY_STAGE;
     if (s->is_timing[side]) {
         if (timing_file_add(&s->diff, side, input)) return true;
         s->session->status = STATUS_NOTHING;
         return false;
     }
-    own->options = *options;
-    own->borrows_options = true;
-    own->options.inputs = (struct strings_list){&options->inputs.text[side], 1};
-    own->options.by = s->any_timing ? BY_STAGE : own->options.by;
-    if (session_load(own)) {
-        if (own->status) s->session->status = own->status;
-        return true;
-    }
-    s->session->status = own->status;
-    complain(NULL, "%s: there is nothing to compare in %s", side_names[side], input);
-    return false;
+    return side_load(s->session, &s->side[side], side, NULL);
 }
 
 /* ---- collecting ---- */
 
-static void say_ranks(const struct diff_ranks *ranks, int side)
-{
-    struct text list = {0};
-    size_t missing = 0;
-    for (size_t i = 0; i < ranks->count[side]; i++) {
-        int64_t rank = ranks->rank[side][i];
-        if (diff_ranks_has(ranks, side, rank)) continue;
-        missing++;
-        if (missing <= 16) text_format(&list, "%s%lld", missing > 1 ? ", " : "", (long long)rank);
-    }
-    if (missing)
-        complain(NULL, "%zu of %zu ranks of %s are not in %s and are left out: %s%s", missing, ranks->count[side],
-                 side_names[side], side_names[1 - side], list.data, missing > 16 ? ", ..." : "");
-    text_free(&list);
-}
-
 static bool collect_common(struct sides *s)
 {
     struct diff_ranks ranks;
-    diff_ranks_init(&ranks, &s->side[SIDE_A].chosen, &s->side[SIDE_B].chosen);
-    bool good = ranks.common || ranks.one_each;
-    if (!good) complain(NULL, "A and B have no rank in common; `rank=N:INPUT` gives an input the rank N");
-    if (ranks.one_each)
-        complain(NULL, "A is of rank %lld and B of rank %lld: they are compared", (long long)ranks.rank[SIDE_A][0],
-                 (long long)ranks.rank[SIDE_B][0]);
-    for (int side = 0; side < SIDES && good; side++) {
-        say_ranks(&ranks, side);
+    bool good = sides_ranks(&ranks, s->side);
+    for (int side = 0; side < SIDES && good; side++)
         diff_collect(&s->diff, side, &s->side[side].chosen, session_summaries(&s->side[side]), &ranks);
-    }
     diff_ranks_free(&ranks);
     return good;
 }
@@ -202,6 +184,11 @@ static void print(struct sides *s)
 
 void cmd_diff(struct session *session)
 {
+    if (session->options.gpu && session->options.by != BY_FINDING && !session->options.html) {
+        complain(NULL, "--gpu has a meaning for findings: it needs --by finding or --html");
+        session->status = STATUS_USAGE;
+        return;
+    }
     if (session->options.html) {
         page_of_two(session);
         return;
@@ -210,6 +197,8 @@ void cmd_diff(struct session *session)
         gate_runs(session);
         return;
     }
+    if (session->options.by == BY_FINDING && !refuses_findings(session)) findings_of_two(session);
+    if (session->options.by == BY_FINDING) return;
     struct sides *s = mem_zero(1, sizeof *s);
     s->session = session;
     diff_init(&s->diff);

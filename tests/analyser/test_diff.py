@@ -177,6 +177,33 @@ def test_no_common_rank(analyze, tmp_path):
     assert 'A and B have no rank in common' in result.err and not result.out
 
 
+# ---- findings ----
+
+def test_findings_gone_new_and_staying(analyze, shared_traces):
+    """What A was told to change was changed, and what B has instead is new; a run beside itself keeps all and gains nothing."""
+    a, b = (shared_traces / f'planted/gemm_0{name}.json.gz' for name in ('3_compute_misaligned', '1_compute_few_tiles'))
+    advice = {path: {r['id']: r for r in analyze('advise', path, '--all', '--gpu', 'MI300X')['rows']} for path in (a, b)}
+    matrix = [next(r['us'] for r in analyze('budget', path)['rows'] if r['leaf'] == 'computing/matrix') for path in (a, b)]
+    answer = analyze('diff', a, b, '--by', 'finding', '--gpu', 'MI300X')
+    gone, new = answer['rows']
+    assert (gone['state'], gone['id'], gone['predicted_us'], gone['leaves']) == ('gone', 'misaligned-shapes', advice[a]['misaligned-shapes']['headroom_us'], 'computing/matrix')
+    assert gone['measured_us'] == pytest.approx(matrix[0] - matrix[1], abs=.01) and gone['headroom_b_us'] is None
+    assert (new['state'], new['id'], new['headroom_b_us'], new['predicted_us']) == ('new', 'weak-operator', advice[b]['weak-operator']['headroom_us'], None)
+    walls = [sum(r['us'] for r in analyze('budget', path)['rows']) for path in (a, b)]
+    assert [answer['totals'][k] for k in ('total_a_us', 'total_b_us', 'gone', 'new', 'stays')] == [pytest.approx(walls[0], abs=.1), pytest.approx(walls[1], abs=.1), 1, 1, 0]
+    same, = analyze('diff', a, a, '--by', 'finding', '--gpu', 'MI300X')['rows']
+    assert (same['state'], same['measured_us']) == ('stays', 0) and same['headroom_b_us'] == same['predicted_us']
+
+
+def test_what_b_cannot_judge_is_not_gone(analyze, shared_traces):
+    """Without the device's name nothing is known of its peaks."""
+    a, b = shared_traces / 'tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz', shared_traces / 'planted/gemm_03_compute_misaligned.json.gz'
+    unjudged = [{one['what'] for one in analyze('advise', path)['totals']['not_judged']} for path in (a, b)]
+    answer = analyze('diff', a, b, '--by', 'finding')
+    assert set(answer['totals']['not_judged_in_b']) == unjudged[1] - unjudged[0] != set()
+    assert 'What is gone may be unknown' in analyze('diff', a, b, '--by', 'finding', format=None).err
+
+
 # ---- damage and usage ----
 
 def test_incomplete_inputs(analyze, tmp_path):
@@ -192,9 +219,10 @@ def test_incomplete_inputs(analyze, tmp_path):
 
 
 @pytest.mark.parametrize('words, said', [
-    (['--by', 'tree'], '--by takes kernel|op|stage|run, not tree'), (['--gate', '5'], '--gate needs repeated runs'),
+    (['--by', 'tree'], '--by takes kernel|op|stage|finding|run, not tree'), (['--gate', '5'], '--gate needs repeated runs'),
     (['--rules', 'hta'], '--rules is not an option of diff'), (['--by', 'op', '--device', '0'], '--device chooses device work'),
     (['--by', 'stage', '--stream', '7'], '--stream chooses device work'), (['--names', 'short'], '--names has no meaning'),
+    (['--gpu', 'H100'], '--gpu has a meaning for findings'), (['--by', 'finding', '--device', '0'], '--device has no meaning for findings'),
 ])
 def test_wrong_usage(analyze, tmp_path, words, said):
     random_trace(1, tmp_path / 'a.json')

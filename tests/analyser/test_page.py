@@ -114,7 +114,7 @@ def test_two_runs(tfanalyze, shared_traces, tmp_path):
         assert [part['id'] for part in run['parts']] == ['info', 'budget', 'advise', 'stages']
         for part in run['parts']:
             assert part['answer'] == answers(tfanalyze, part, path), part['id']
-    assert [part['id'] for part in data['parts']] == ['stage', 'op', 'kernel']
+    assert [part['id'] for part in data['parts']] == ['finding', 'stage', 'op', 'kernel']
     for part in data['parts']:
         assert part['answer'] == answers(tfanalyze, part, a, b) and part['answer']['rows'], part['id']
 

@@ -10,6 +10,7 @@ def judge(tfanalyze, runs, rule, *options):
     """The findings of the rule with the fault and without it, and the first one that promises time."""
     found = {form: planted.advice(tfanalyze, run, *options)[1]['rows'] for form, run in runs.items()}
     timed = [row['id'] for row in found['bad'] if row['headroom_us']]
+    planted.check_mended(tfanalyze, runs, rule, *options)
     return *([row for row in found[form] if row['id'] == rule] for form in ('bad', 'good')), timed
 
 

@@ -44,6 +44,29 @@ def advice(tfanalyze, run, *options):
     return leaves, found
 
 
+def check_mended(tfanalyze, runs, rule, *options):
+    """`diff` of the run with the fault and the mended one: the finding is gone, its gain is predicted and measured.
+
+    Some rules promise no time, and then there is nothing to measure.
+    """
+    result = execute([tfanalyze, 'diff', runs['bad'], runs['good'], '--by', 'finding', '--format', 'json', *options], clean_environment(), runs['bad'], 120)
+    assert result.rc == 0, result.err
+    rows = [row for row in json.loads(result.out)['rows'] if row['id'] == rule]
+    assert rows and {row['state'] for row in rows} == {'gone'}
+    leaves, found = {}, {}
+    for form in ('bad', 'good'):
+        leaves[form], found[form] = advice(tfanalyze, runs[form], *options)
+    for row in rows:
+        assert row['headroom_b_us'] is None and (row['measured_us'] is None) == (row['predicted_us'] is None)
+        before = [one for one in found['bad']['rows'] if (one['id'], one['rank'], one['stage']) == (rule, row['rank'], row['stage'])]
+        assert (row['predicted_us'] or 0) == before[0]['headroom_us']
+        if row['measured_us'] is None:
+            assert before[0]['headroom_us'] == 0
+            continue
+        sums = [sum(leaves[form][row['rank']].get(leaf, 0) for leaf in row['leaves'].split(', ')) for form in ('bad', 'good')]
+        assert abs(row['measured_us'] - (sums[0] - sums[1])) < .1
+
+
 def record(python, lib, words, directory, env, timeout=240):
     """Runs a pipeline under the library; returns its run directory and output."""
     directory.mkdir(parents=True, exist_ok=True)

@@ -19,9 +19,10 @@ def ids(found, notes=True):
 
 @short_form(4, 'rule', planted.ON_CPU)
 def test_a_fault_on_the_cpu(tfanalyze, lib, python, tmp_path, rule):
-    found = {}
+    found, runs = {}, {}
     for form in ('bad', 'good'):
         result, run = planted.record(python, lib, [planted.program('faults'), rule, form], tmp_path / form, planted.ON_CPU[rule])
+        runs[form] = run
         if result.rc == 77:
             pytest.skip(result.out)
         assert result.rc == 0, result.err
@@ -35,6 +36,7 @@ def test_a_fault_on_the_cpu(tfanalyze, lib, python, tmp_path, rule):
         assert timed[0]['id'] == rule, ids(found['bad'])
     assert (bad[0]['severity'] == 'note') == (rule in planted.NOTES)
     assert rule not in ids(found['good'])
+    planted.check_mended(tfanalyze, runs, rule)
 
 
 @pytest.mark.parametrize('name, count', planted.CLEAN.items())
@@ -74,11 +76,13 @@ def test_what_every_short_run_has(loop):
 
 @short_form(1, 'rule', planted.ON_RANKS)
 def test_a_fault_of_ranks(tfanalyze, lib, python, tmp_path, rule):
-    found = {}
+    found, runs = {}, {}
     for form in ('bad', 'good'):
-        run = planted.record_ranks(subprocess.Popen, python, lib, rule, form, tmp_path / form)
+        run = runs[form] = planted.record_ranks(subprocess.Popen, python, lib, rule, form, tmp_path / form)
         _, found[form] = planted.advice(tfanalyze, run)
     first = found['bad']['rows'][0]
     assert first['id'] == rule and first['headroom_us'] > 0
     assert rule == 'small-collectives' or first['rank'] == 1
     assert rule not in ids(found['good']) or rule == 'late-rank-slow'  # on a busy machine a rank may be slower without a fault
+    if rule != 'late-rank-slow':
+        planted.check_mended(tfanalyze, runs, rule)

@@ -38,6 +38,7 @@ static struct finding *add_finding(struct rule_facts *j, const struct rule *rule
     *f = (struct finding){.id = rule->id, .cause = rule->cause, .fix = rule->fix, .confirm = rule->confirm, .line = -1};
     f->confidence = rule->confidence;
     f->rank = rank->wall->rank;
+    f->beside_device = rank->device;
     f->stage = rank->part->stage;
     f->words = text;
     return f;
@@ -83,6 +84,7 @@ struct finding *claim_some(struct rule_facts *j, const struct rule *rule, struct
     }
     struct finding *f = add_finding(j, rule, rank, text);
     f->headroom = take_out(rank, leaves, MAX(headroom, 0));
+    f->leaves = leaves;
     f->time = time;
     f->share = percent(time, rank->work);
     f->text = string_format("%.3f ms, %.1f %% of the work of %s: %s", ms(time), f->share, whose(rank, &room), text);

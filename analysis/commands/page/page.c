@@ -59,6 +59,7 @@ static const struct part side_parts[] = {
 };
 
 static const struct part diff_parts[] = {
+    {.id = "finding", .command = "diff", .words = " --by finding", .by = BY_FINDING},
     {.id = "stage", .command = "diff", .words = " --by stage", .sort = "change_us", .by = BY_STAGE},
     {.id = "op", .command = "diff", .words = " --by op", .top = MOST_ROWS, .by = BY_OP},
     {.id = "kernel", .command = "diff", .words = " --by kernel", .top = MOST_ROWS, .by = BY_KERNEL},

@@ -1,34 +1,6 @@
 /* diff.js - the sections of a page of two runs: what changed from A to B. */
 
-/* Returns the leaf of the budget that a finding is about, as its evidence names it; null where it names none. */
-function leafOfFinding(row) {
-  for (const one of row.evidence || []) {
-    const found = /^leaf `([^`]+)`/.exec(one.value);
-    if (found) return found[1];
-  }
-  return null;
-}
-
-/* Returns the time of a leaf of one rank, 0 where the rank has a budget without it, and null where that is unknown. */
-function timeOfLeaf(ranks, rank, leaf) {
-  const leaves = ranks.get(rank);
-  if (!leaves || !isKnown(leaves)) return null;
-  return sum(leaves.filter((row) => row.leaf === leaf).map((row) => row.us));
-}
-
-/* Returns the findings of both runs: gone, new or staying. The gain is what their leaf lost, on the same rank. */
-function compareFindings(a, b, ranksA, ranksB) {
-  const key = (row) => JSON.stringify([row.id, row.stage, row.rank]);
-  const inA = new Map(a.map((row) => [key(row), row])), inB = new Map(b.map((row) => [key(row), row]));
-  return [...new Set([...inA.keys(), ...inB.keys()])].map((one) => {
-    const before = inA.get(one), after = inB.get(one), row = before || after, leaf = leafOfFinding(row);
-    const from = leaf && timeOfLeaf(ranksA, row.rank, leaf), to = leaf && timeOfLeaf(ranksB, row.rank, leaf);
-    return { state: before && after ? 'stays' : before ? 'gone' : 'new', id: row.id, rank: row.rank, stage: row.stage, predicted_us: before ? before.headroom_us : null, leaf,
-      measured_us: before && isNumber(from) && isNumber(to) ? from - to : null, headroom_b_us: after ? after.headroom_us : null, finding: (after || before).finding };
-  }).sort((x, y) => ['gone', 'new', 'stays'].indexOf(x.state) - ['gone', 'new', 'stays'].indexOf(y.state));
-}
-
-const FINDING_COLUMNS = [word('state', 'finding'), word('id', 'name'), RANK, STAGE, us('predicted_us', 'predicted gain'), us('measured_us', 'measured gain'), word('leaf', 'measured in leaf'), us('headroom_b_us', 'headroom in B'), word('finding', 'what')];
+const FINDING_COLUMNS = [word('state', 'finding'), word('id', 'name'), RANK, STAGE, us('predicted_us', 'predicted gain'), us('measured_us', 'measured gain'), word('leaves', 'measured in'), us('headroom_b_us', 'headroom in B'), word('finding', 'what')];
 
 /* Returns one row a leaf with the means of both runs. */
 function compareLeaves(a, b) {
@@ -58,12 +30,6 @@ function inOrderOf(a, b) {
   return [...b].sort((x, y) => place(x) - place(y));
 }
 
-/* Says what B could not judge though A could: such a finding is not gone, it is unknown. */
-function unjudgedInB(a, b) {
-  const known = new Set((a.totals.not_judged || []).map((one) => one.what)), more = (b.totals.not_judged || []).filter((one) => !known.has(one.what));
-  return more.length ? el('p', { class: 'bad' }, `B does not say enough to judge what A was judged by: ${more.map((one) => one.what).join(', ')}. What is gone may be unknown.`) : '';
-}
-
 function sumsOfGains(findings, a, b) {
   const wall = (leaves) => (leaves.length ? sum(leaves.map((row) => row.us)) : null), before = wall(a), after = wall(b);
   const gone = findings.filter((row) => row.state === 'gone'), predicted = sum(gone.map((row) => row.predicted_us || 0));
@@ -75,11 +41,11 @@ function sumsOfGains(findings, a, b) {
 function drawDiff(data) {
   const [a, b] = data.runs.map((run) => partsById(run.parts)), diff = partsById(data.parts), ranks = [a, b].map((side) => leavesByRank(side.budget.rows)), leaves = ranks.map(leavesOfAll);
   const longest = Math.max(1e-9, ...leaves.map((rows) => sum(rows.map((row) => row.us)))), classes = new Set(leaves.flat().map((row) => classOfLeaf(row.leaf)));
-  const findings = compareFindings(a.advise.rows, b.advise.rows, ...ranks), changes = compareLeaves(...leaves), titled = (name) => [{ key: 'name', label: name, kind: name === 'kernel' ? 'name' : 'text' }, ...DIFF_COLUMNS];
+  const findings = diff.finding.rows, changes = compareLeaves(...leaves), titled = (name) => [{ key: 'name', label: name, kind: name === 'kernel' ? 'name' : 'text' }, ...DIFF_COLUMNS];
   drawHead('What changed from A to B', sideOf('A', a), sideOf('B', b));
   section('verdict', 'Where the time went', el('div', { class: 'bars' }, bar('A', leaves[0], longest), bar('B', inOrderOf(leaves[0], leaves[1]), longest)), legend(classes), sumsOfGains(findings, ...leaves),
     tableOf({ ...a.budget, asked: 'tfanalyze budget, the mean of all ranks' }, 'budget', [word('leaf', 'leaf'), us('a_us', 'A'), us('b_us', 'B'), us('change_us', 'change'), pct('change_pct', 'change')], changes));
-  section('findings', 'What to change', tableOf({ ...a.advise, asked: 'tfanalyze advise' }, 'finding-table', FINDING_COLUMNS, findings), unjudgedInB(a.advise, b.advise), el('h3', {}, 'In A'), findingsOf(a.advise), el('h3', {}, 'In B'), findingsOf(b.advise));
+  section('findings', 'What to change', tableOf(diff.finding, 'finding-table', FINDING_COLUMNS, findings), el('h3', {}, 'In A'), findingsOf(a.advise), el('h3', {}, 'In B'), findingsOf(b.advise));
   section('stages', 'Stages', tableOf(diff.stage, 'stage-table', [{ ...STAGE, indent: true }, ...DIFF_COLUMNS], diffTree(diff.stage.rows, a.stages.rows, b.stages.rows)));
   section('operators', 'Operators', tableOf(diff.op, 'ops', titled('operator')));
   section('device-work', 'Device work', tableOf(diff.kernel, 'kernels', titled('kernel')));
