@@ -357,6 +357,7 @@ COMMANDS = {
     'export pftrace --stage': ['export pftrace', '--stage', 's*e0'],
     'export et': ['export et', '--rank', '0', '--pid', '1,4000'],  # it writes one process: the first of each shape
     'export tensorboard': ['export tensorboard', '--output', '@'],
+    'export parquet': ['export parquet', '--output', '@'],
     'report': ['report', '--output', '@'],
     'report --stage': ['report', '--stage', '*1', '--output', '@'],
 }

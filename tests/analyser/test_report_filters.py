@@ -230,7 +230,7 @@ def test_sums_of_cycles(analyze, tmp_path, command):
 @pytest.mark.parametrize('command', ASKED)
 def test_a_missing_cycle(analyze, tmp_path, command):
     path = scheduled(tmp_path / 'rank2.h.1.tfr')
-    extra = ['--output', tmp_path / 'out'] if command in ('report', 'export tensorboard') else NEEDS.get(command, [])
+    extra = ['--output', tmp_path / 'out'] if command in ('report', 'export tensorboard', 'export parquet') else NEEDS.get(command, [])
     never = {'counters': 'no ranges with CUPTI counters', 'ncu report': 'needs a file of Nsight Compute'}  # the trace never has any
     assert never.get(command, 'nothing matches --cycle 2') in analyze(*command.split(), '--cycle', '2', *extra, *[path] * (1 + (command == 'diff')), format=None, rc=1).err
 

@@ -7,17 +7,15 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ask/choice.h"
+#include "commands/export/beside.h"
 #include "commands/session.h"
 #include "write/export/export.h"
-#include "write/stage_files.h"
 
 struct tensorboard {
     struct session *session;
-    char *directory;
-    int fd;      /* descriptor of the directory */
+    struct beside beside;
     char **path; /* files written */
     size_t paths;
 };
@@ -51,7 +49,7 @@ static char *name_file(const struct tensorboard *t, const struct process *proces
     if (process->rank >= 0) text_format(&worker, ".rank%lld", (long long)process->rank);
     do {
         free(path);
-        path = string_format("%s/%s.%019lld.pt.trace.json.gz", t->directory, worker.data, (long long)time++);
+        path = string_format("%s/%s.%019lld.pt.trace.json.gz", t->beside.directory, worker.data, (long long)time++);
     } while (is_taken(t, path));
     text_free(&worker);
     return path;
@@ -64,7 +62,7 @@ static bool write_process(struct tensorboard *t, const struct process *process)
 {
     struct out out;
     char *path = name_file(t, process);
-    bool good = out_open_in(&out, t->fd, path, FILE_SHARED);
+    bool good = out_open_in(&out, t->beside.fd, path, FILE_SHARED);
     uint64_t events = good ? export_file(&t->session->chosen, process, &out, "tensorboard") : 0;
     if (!good || (!events && is_filtered(&t->session->options))) {
         out_discard(&out);
@@ -91,43 +89,20 @@ static void print_paths(struct tensorboard *t)
     }
     session_end(t->session, t->paths != 0);
     if (t->paths)
-        complain(NULL, "tensorboard --logdir %s  shows them (pip install tensorboard torch-tb-profiler)", t->directory);
-}
-
-/* Opens the output directory. Without --output it lies beside the trace and is opened relative to the trace's
- * directory, so that no link is followed. */
-static bool open_directory(struct tensorboard *t, const char *beside)
-{
-    const char *why = "";
-    const struct input *input = &t->session->inputs.input[t->session->chosen.process[0]->input];
-    if (t->session->options.output) {
-        t->fd = directory_make(t->directory, &why);
-    } else {
-        int above = directory_make(beside, &why);
-        if (above >= 0 && file_is_in(above, input->path, input->device, input->inode))
-            t->fd = directory_below(above, "tensorboard", &why);
-        else if (above >= 0) why = "its directory was replaced while tfanalyze ran";
-        if (above >= 0) close(above);
-    }
-    if (t->fd < 0) complain(t->directory, "cannot be created (%s)", why);
-    return t->fd >= 0;
+        complain(NULL, "tensorboard --logdir %s  shows them (pip install tensorboard torch-tb-profiler)",
+                 t->beside.directory);
 }
 
 void cmd_export_tensorboard(struct session *session)
 {
-    struct tensorboard t = {.session = session, .fd = -1};
+    struct tensorboard t = {.session = session};
     if (!session_load(session)) return;
-    char *beside = directory_of(session->chosen.process[0]->path);
-    t.directory = session->options.output ? string_format("%s", session->options.output)
-                                          : string_format("%s/tensorboard", beside);
     t.path = mem_zero(session->chosen.processes, sizeof *t.path);
-    bool good = open_directory(&t, beside);
+    bool good = beside_open(&t.beside, session, "tensorboard");
     for (size_t i = 0; i < session->chosen.processes && good; i++) good = write_process(&t, session->chosen.process[i]);
     if (good) print_paths(&t);
     else session->status = 1;
     for (size_t i = 0; i < t.paths; i++) free(t.path[i]);
-    if (t.fd >= 0) close(t.fd);
+    beside_close(&t.beside);
     free(t.path);
-    free(t.directory);
-    free(beside);
 }
