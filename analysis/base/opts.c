@@ -33,8 +33,13 @@ static const char *const file_group_names[] = {
 static const char *const layout_names[] = {
     [LAYOUT_ROWS] = "rows",   [LAYOUT_SUMMARY] = "summary", [LAYOUT_TIMELINE] = "timeline",
     [LAYOUT_FILES] = "files", [LAYOUT_BATCHES] = "batches", NULL};
-static const char *const by_names[] = {
-    [BY_KERNEL] = "kernel", [BY_OP] = "op", [BY_STAGE] = "stage", [BY_FINDING] = "finding", [BY_RUN] = "run", NULL};
+static const char *const by_names[] = {[BY_KERNEL] = "kernel",
+                                       [BY_OP] = "op",
+                                       [BY_STAGE] = "stage",
+                                       [BY_TREE] = "tree",
+                                       [BY_FINDING] = "finding",
+                                       [BY_RUN] = "run",
+                                       NULL};
 static const char *const spot_names[] = {
     [SPOT_FUNCTION] = "function", [SPOT_LINE] = "line", [SPOT_STAGE] = "stage", NULL};
 const char *const metric_names[] = {[METRIC_SELF_CPU] = "self_cpu",

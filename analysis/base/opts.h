@@ -33,7 +33,7 @@ enum memory_layout {
 };
 
 /* Rows of `diff`. */
-enum diff_by { BY_NOT_GIVEN = -1, BY_KERNEL, BY_OP, BY_STAGE, BY_FINDING, BY_RUN };
+enum diff_by { BY_NOT_GIVEN = -1, BY_KERNEL, BY_OP, BY_STAGE, BY_TREE, BY_FINDING, BY_RUN };
 
 /* Rows of `hotspots`. */
 enum spot_by { SPOT_FUNCTION, SPOT_LINE, SPOT_STAGE };

@@ -11,6 +11,7 @@
 #include "commands/changes/findings_of_two.h"
 #include "commands/changes/gate_runs.h"
 #include "commands/changes/sides.h"
+#include "commands/changes/tree_of_two.h"
 #include "commands/page/page.h"
 
 struct sides {
@@ -38,19 +39,27 @@ static const char *option_without_timing(const struct options *o)
                                                 : NULL;
 }
 
-/* True, after a message, with an option that has no meaning for findings. */
-static bool refuses_findings(struct session *session)
+/* True, after a message, with a filter that has no meaning for findings. */
+static bool refuses_filters(const struct session *session)
 {
     const struct options *o = &session->options;
     const char *option = o->device.count   ? "--device"
                          : o->stream.count ? "--stream"
                          : o->cycle.count  ? "--cycle"
                                            : NULL;
-    bool timing = is_timing_file(o->inputs.text[SIDE_A]) || is_timing_file(o->inputs.text[SIDE_B]);
     if (option) complain(NULL, "%s has no meaning for findings, which judge all the time of a rank", option);
-    else if (timing) complain(NULL, "--by finding has no meaning for a timing.json, which has no budget");
-    if (option || timing) session->status = STATUS_USAGE;
-    return option || timing;
+    return option != NULL;
+}
+
+/* True, after a message, with a timing.json. */
+static bool refuses_timing(const struct session *session)
+{
+    const struct strings_list *both = &session->options.inputs;
+    bool any = is_timing_file(both->text[SIDE_A]) || is_timing_file(both->text[SIDE_B]);
+    if (any)
+        complain(NULL, "--by %s has no meaning for a timing.json, which has durations of whole stages only",
+                 session->options.by == BY_TREE ? "tree" : "finding");
+    return any;
 }
 
 static bool refused(struct sides *s)
@@ -197,8 +206,13 @@ void cmd_diff(struct session *session)
         gate_runs(session);
         return;
     }
-    if (session->options.by == BY_FINDING && !refuses_findings(session)) findings_of_two(session);
-    if (session->options.by == BY_FINDING) return;
+    if (session->options.by == BY_FINDING || session->options.by == BY_TREE) {
+        bool tree = session->options.by == BY_TREE;
+        if (refuses_timing(session) || (!tree && refuses_filters(session))) session->status = STATUS_USAGE;
+        else if (tree) tree_of_two(session);
+        else findings_of_two(session);
+        return;
+    }
     struct sides *s = mem_zero(1, sizeof *s);
     s->session = session;
     diff_init(&s->diff);

@@ -219,7 +219,7 @@ def test_incomplete_inputs(analyze, tmp_path):
 
 
 @pytest.mark.parametrize('words, said', [
-    (['--by', 'tree'], '--by takes kernel|op|stage|finding|run, not tree'), (['--gate', '5'], '--gate needs repeated runs'),
+    (['--by', 'trees'], '--by takes kernel|op|stage|tree|finding|run, not trees'), (['--gate', '5'], '--gate needs repeated runs'),
     (['--rules', 'hta'], '--rules is not an option of diff'), (['--by', 'op', '--device', '0'], '--device chooses device work'),
     (['--by', 'stage', '--stream', '7'], '--stream chooses device work'), (['--names', 'short'], '--names has no meaning'),
     (['--gpu', 'H100'], '--gpu has a meaning for findings'), (['--by', 'finding', '--device', '0'], '--device has no meaning for findings'),

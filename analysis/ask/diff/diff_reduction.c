@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/diff/tree.h"
 #include "ask/ops/walk.h"
 #include "ask/stages/stage_table.h"
 
@@ -86,12 +87,24 @@ static void take_stages(struct diff_taken *taken, const struct scope *scope)
     stages_free(&table);
 }
 
+static void take_tree(struct diff_taken *taken, struct scope *scope)
+{
+    struct left_rows left = {0};
+    taken->tree = mem_zero(1, sizeof *taken->tree);
+    tree_init(taken->tree);
+    tree_take(taken->tree, scope);
+    scope_left_rows(scope, &left);
+    taken->unknown = left.any;
+    left_rows_free(&left);
+}
+
 /* ---- the reduction ---- */
 
 static void *reduce_diff(struct scope *scope)
 {
     struct diff_taken *taken = mem_zero(1, sizeof *taken);
-    if (diff_by(scope->chosen->options) == BY_STAGE) take_stages(taken, scope);
+    if (diff_by(scope->chosen->options) == BY_TREE) take_tree(taken, scope);
+    else if (diff_by(scope->chosen->options) == BY_STAGE) take_stages(taken, scope);
     else take_events(taken, scope);
     map_free(&taken->places);
     return taken;
@@ -100,6 +113,8 @@ static void *reduce_diff(struct scope *scope)
 static void free_taken(void *summary)
 {
     struct diff_taken *taken = summary;
+    if (taken->tree) tree_free(taken->tree);
+    free(taken->tree);
     free(taken->item);
     free(taken);
 }
@@ -114,6 +129,7 @@ struct needs diff_needs(const struct options *options)
                               .operators = true,
                               .stages_of_spans = true,
                               .stream = is_filtered(options) ? STREAM_UNLINKED : STREAM_BY_TIME};
+    if (diff_by(options) == BY_TREE) return tree_needs(options);
     return work_needs(options); /* warm-up, which is left out, depends on the launch */
 }
 

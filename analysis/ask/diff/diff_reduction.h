@@ -8,6 +8,8 @@
 /* The kinds of rows; those below NR_WORK_KINDS are kinds of device work. */
 enum diff_kind { DIFF_OPERATOR = NR_WORK_KINDS, DIFF_STAGE };
 
+struct tree;
+
 struct diff_item {
     uint32_t name;
     uint8_t kind;
@@ -20,6 +22,7 @@ struct diff_taken {
     struct diff_item *item;
     size_t count, capacity;
     struct map places; /* while taking: index by name and kind */
+    struct tree *tree; /* with --by tree, and then no items */
     bool has_stages;
     bool unknown; /* the sums lack work or operators that are not in the trace */
 };

@@ -332,7 +332,10 @@ static bool is_refused(const struct session *session, enum diff_by by)
     const char *filter = o->device.count ? "--device" : o->stream.count ? "--stream" : NULL, *why = NULL;
     if (by == BY_RUN && o->cycle.count) filter = "--cycle";
     if (filter && by != BY_KERNEL) why = "needs --by kernel";
-    if (by == BY_FINDING) filter = "--by finding", why = "compares one run of each side, without --gate";
+    if (by == BY_FINDING || by == BY_TREE) {
+        filter = by == BY_TREE ? "--by tree" : "--by finding";
+        why = "compares one run of each side, without --gate";
+    }
     for (size_t i = 0; i < o->inputs.count + o->after.count && !why; i++) {
         const char *path = i < o->inputs.count ? o->inputs.text[i] : o->after.text[i - o->inputs.count];
         if (!is_timing_file(path)) continue;
