@@ -46,6 +46,31 @@ static void emit_roof(struct session *session, const struct roofline *roofline, 
     emit_row_end(e);
 }
 
+/* Writes the peaks of each device that rows are compared with, the roofs of a picture; 0: it has no such units. */
+static void emit_peaks(struct emit *e, const struct roofline *roofline)
+{
+    const struct device_peaks *last = NULL;
+    emit_open(e, "peaks", true);
+    for (size_t i = 0; i < roofline->count; i++) {
+        const struct device_peaks *p = roofline->row[i].peaks;
+        size_t before = 0;
+        if (!p || p == last) continue;
+        while (before < i && roofline->row[before].peaks != p) before++;
+        last = p;
+        if (before < i) continue;
+        emit_open(e, NULL, false);
+        emit_text(e, "device", p->name);
+        emit_double(e, "gbs", p->bytes / 1e9);
+        emit_double(e, "fp64_tflops", p->fp64 / 1e12);
+        emit_double(e, "fp32_tflops", p->fp32 / 1e12);
+        emit_double(e, "tf32_tflops", p->tf32 / 1e12);
+        emit_double(e, "fp16_tflops", p->fp16 / 1e12);
+        emit_double(e, "fp8_tflops", p->fp8 / 1e12);
+        emit_close(e);
+    }
+    emit_close(e);
+}
+
 static void say_not_judged(const struct roofline *roofline)
 {
     struct text known = {0};
@@ -86,6 +111,7 @@ void cmd_roofline(struct session *session)
     emit_hide(e, roofline.left.any);
     emit_us(e, "device_us", roofline.device_ns);
     emit_us(e, "modelled_us", roofline.modelled_ns);
+    if (e->format == FORMAT_JSON) emit_peaks(e, &roofline);
     emit_end(e);
     say_not_judged(&roofline);
     session_end(session, roofline.works || !is_filtered(options));

@@ -42,6 +42,20 @@ def check_rows(shown, rows):
         assert {key: row.get(key) for key in cells} == cells
 
 
+def operators(ops, roofline):
+    """The rows of `ops` with what the page adds: their shares, and the types of the rows of `roofline` with the same inputs."""
+    types = {}
+    for row in roofline:
+        if row['types'] and row['types'] not in types.setdefault((row['name'], row['shapes']), []):
+            types[row['name'], row['shapes']].append(row['types'])
+    rows, totals = [], ops['totals']
+    for row in ops['rows']:
+        shares = {f'{part}_share_pct': pytest.approx(100 * row[key] / totals[key]) if row[key] is not None and totals[key] else None
+                  for part, key in (('host', 'self_cpu_us'), ('device', 'self_device_us'))}
+        rows.append({**row, **shares, 'types': ' | '.join(types.get((row['name'], row['shapes']), [])) or None, 'stack': ' < '.join(row['stack']) or None})
+    return rows
+
+
 def sections(browser):
     return browser.run('return [...document.querySelectorAll("main > section")].map((one) => one.id)')
 
@@ -51,8 +65,12 @@ def test_figures_of_a_run(browser, tfanalyze, shared_traces, tmp_path, name):
     data = draw(browser, tfanalyze, tmp_path / 'page.html', 'report', shared_traces / name)
     parts = {part['id']: part for part in data['runs'][0]['parts']}
     assert sections(browser) == SECTIONS
+    peaks = parts['roofline']['answer']['totals']['peaks']
+    assert browser.run('return document.querySelectorAll("#roofline .roof").length') == sum(peak[key] > 0 for peak in peaks for key in peak if key.endswith('tflops'))
+    assert bool(peaks) == (name == QWEN)
     for part, table in TABLES.items():
-        check_rows(browser.whole(table), parts[part]['answer']['rows'])
+        rows = parts[part]['answer']['rows']
+        check_rows(browser.whole(table), rows if part != 'ops' else operators(parts['ops']['answer'], parts['roofline']['answer']['rows']))
     ranks = {row['rank'] for row in parts['budget']['answer']['rows']}
     leaves = {}
     for row in parts['budget']['answer']['rows']:

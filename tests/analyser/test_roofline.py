@@ -63,6 +63,7 @@ def test_the_weak_operator(tfanalyze, shared_traces, name):
     assert row['flops'] == pytest.approx(calls * flops, rel=1e-4) and row['bytes'] == pytest.approx(calls * moved, rel=1e-4)
     assert row['bound'] == ('compute' if compute > memory else 'memory')
     assert row['headroom_us'] == pytest.approx(max(0, row['device_us'] - calls * max(compute, memory)), rel=1e-4, abs=0.002)
+    assert answer['totals']['peaks'] == [{'device': 'MI300X', 'gbs': 5300, 'fp64_tflops': 163.4, 'fp32_tflops': 163.4, 'tf32_tflops': 653.7, 'fp16_tflops': 1307.4, 'fp8_tflops': 2614.9}]
     kernels = sum(k.end - k.start for k in kineto.tables(kineto.read(path))['kernel']) if 'sdpa_03' not in name else None
     assert kernels is None or answer['totals']['device_us'] == kernels / 1000
 

@@ -37,7 +37,7 @@ static const struct part run_parts[] = {
     {.id = "slowest", .command = "stages", .words = " --slowest 20", .slowest = MOST_SLOWEST},
     {.id = "ops",
      .command = "ops",
-     .words = " --group-by name,shapes",
+     .words = " --group-by name,shapes,stack=1",
      .sort = "self_cpu_time_total",
      .top = MOST_ROWS},
     {.id = "breakdown", .command = "breakdown", .sort = "total_us", .top = MOST_ROWS},
@@ -140,7 +140,7 @@ static void ask_parts(struct options *o, const struct part *parts, size_t count)
 {
     o->html = o->output = NULL;
     o->format = FORMAT_JSON;
-    o->group_ops.shapes = true;
+    o->group_ops = (struct group_ops){.shapes = true, .stack = 1};
     o->spot_by = SPOT_LINE;
     o->layout = LAYOUT_FILES;
     o->memory_layout = MEMORY_PEAKS;

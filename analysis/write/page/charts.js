@@ -79,20 +79,35 @@ function axes(x, y, xTitle, yTitle) {
   return parts;
 }
 
-/* Draws the operators whose work is known. The area of a circle grows with their device time. */
-function rooflineChart(rows) {
-  const known = rows.filter((row) => row.flops > 0 && row.bytes > 0 && row.achieved_tflops > 0);
+/* Draws the peaks of devices: what memory lets through at each intensity, and what the units of each type compute at most. */
+function roofsOf(peaks, x, y) {
+  const low = { x: 10 ** x.ticks[0], y: 10 ** y.ticks[0] }, parts = [];
+  for (const peak of peaks) {
+    for (const type of ['fp64', 'fp32', 'tf32', 'fp16', 'fp8']) {
+      const most = peak[`${type}_tflops`], from = Math.max(low.x, (1000 * low.y) / peak.gbs), ridge = (1000 * most) / peak.gbs;
+      if (!most) continue;
+      const points = [[x.at(from), y.at((from * peak.gbs) / 1000)], [x.at(ridge), y.at(most)], [CHART.right, y.at(most)]];
+      parts.push(svg('polyline', { class: 'roof', points: points.map((point) => point.map((at) => at.toFixed(1)).join(',')).join(' ') }, svg('title', {}, `${peak.device}: ${type.toUpperCase()} at most ${alone('tflops', most)}, memory ${alone('gbs', peak.gbs)}`)));
+      parts.push(svg('text', { x: CHART.right - 2, y: y.at(most) - 3, 'text-anchor': 'end' }, type.toUpperCase()));
+    }
+  }
+  return parts;
+}
+
+/* Draws the operators whose work is known, below the peaks of their devices. The area of a circle grows with their device time. */
+function rooflineChart(rows, peaks = []) {
+  const known = rows.filter((row) => row.flops > 0 && row.bytes > 0 && row.achieved_tflops > 0), most = peaks.map((peak) => Math.max(peak.fp16_tflops, peak.fp32_tflops));
   if (!known.length) return '';
-  const x = logAxis(known.map((row) => row.flops / row.bytes), CHART.left, CHART.right);
-  const y = logAxis(known.map((row) => row.achieved_tflops), CHART.bottom, CHART.top);
+  const x = logAxis([...known.map((row) => row.flops / row.bytes), ...peaks.map((peak, i) => (1000 * most[i]) / peak.gbs)], CHART.left, CHART.right);
+  const y = logAxis([...known.map((row) => row.achieved_tflops), ...most], CHART.bottom, CHART.top);
   const longest = Math.max(...known.map((row) => row.device_us));
   const circles = known.map((row) => svg('circle', {
     class: row.bound === 'compute' ? 'compute' : row.bound === 'memory' ? 'comm' : 'none', cx: x.at(row.flops / row.bytes).toFixed(1),
     cy: y.at(row.achieved_tflops).toFixed(1), r: (3 + 9 * Math.sqrt(row.device_us / longest)).toFixed(1), 'fill-opacity': 0.75,
   }, svg('title', {}, `${row.name}: ${alone('us', row.device_us)}, ${alone('tflops', row.achieved_tflops)}`)));
   const picture = svg('svg', { class: 'chart', viewBox: `0 0 ${CHART.width} ${CHART.height}`, role: 'img', 'aria-label': 'roofline: achieved TFLOP/s over FLOP per byte, both logarithmic; the table below has the figures' },
-    ...axes(x, y, 'intensity, FLOP per byte', 'achieved, TFLOP/s'), ...circles);
+    ...axes(x, y, 'intensity, FLOP per byte', 'achieved, TFLOP/s'), ...roofsOf(peaks, x, y), ...circles);
   const bounds = [['compute', 'computing bounds it'], ['comm', 'memory bounds it'], ['none', 'what bounds it is unknown']];
   return el('div', {}, picture, el('ul', { class: 'legend' }, bounds.map(([name, words]) => el('li', {}, el('span', { class: `key ${name}` }), words)),
-    el('li', {}, 'area: device time')));
+    el('li', {}, 'area: device time'), peaks.length ? el('li', {}, `lines: the peaks of ${peaks.map((peak) => peak.device).join(', ')}`) : ''));
 }

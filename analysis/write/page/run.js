@@ -135,7 +135,7 @@ const STAGE_COLUMNS = [{ ...STAGE, indent: true }, number('ranks', 'ranks'), num
 /* ---- the tables ---- */
 
 const SLOWEST_COLUMNS = [STAGE, RANK, id('pid', 'pid'), id('thread', 'thread'), us('start_us', 'start'), us('wall_us', 'time'), real('times_median', '\u00d7 median'), id('worker', 'worker'), word('shapes', 'shapes'), word('file', 'file')];
-const OP_COLUMNS = [word('name', 'operator'), word('shapes', 'shapes'), number('calls', 'calls'), us('self_cpu_us', 'own host'), us('cpu_total_us', 'host with inner'), us('self_device_us', 'own device'),
+const OP_COLUMNS = [word('name', 'operator'), word('shapes', 'shapes'), word('types', 'types'), word('stack', 'line'), number('calls', 'calls'), us('self_cpu_us', 'own host'), pct('host_share_pct', 'of all'), us('cpu_total_us', 'host with inner'), us('self_device_us', 'own device'), pct('device_share_pct', 'of all'),
   us('device_total_us', 'device with inner'), bytes('device_mem_bytes', 'device memory'), real('flops', 'FLOP')];
 const KERNEL_COLUMNS = [{ key: 'name', label: 'kernel', kind: 'name' }, word('kind', 'kind'), STAGE, RANK, number('calls', 'calls'), us('total_us', 'total'), us('mean_us', 'mean'), us('min_us', 'least'), us('max_us', 'most'), pct('pct', 'share')];
 const SPOT_COLUMNS = [word('name', 'function'), word('file', 'file'), id('line', 'line'), STAGE, RANK, word('thread', 'thread'), word('waits_in', 'waits in'), number('samples', 'samples'), us('wall_us', 'time'),
@@ -153,6 +153,15 @@ const CLOCK_COLUMNS = [RANK, id('device', 'device'), word('name', 'name'), numbe
 const INFO_COLUMNS = [word('path', 'trace'), word('kind', 'kind'), RANK, id('pid', 'pid'), word('host', 'host'), us('duration_us', 'time'), word('complete', 'complete'), word('lost', 'lost'), word('health', 'doubts'), us('own_cost_us', 'cost of recording'),
   number('threads', 'threads'), word('devices', 'devices'), word('machine', 'machine'), word('recording', 'recording'), word('messages', 'messages')];
 
+/* Adds to the rows of `ops` their shares, and the types that `roofline` knows of the operators with these inputs. */
+function operatorsOf(ops, roofline) {
+  const types = new Map(), key = (row) => JSON.stringify([row.name, row.shapes]);
+  for (const row of roofline.rows) if (row.types) types.set(key(row), new Set([...(types.get(key(row)) || []), row.types]));
+  const share = (value, all) => (isNumber(value) && all > 0 ? (100 * value) / all : null);
+  return ops.rows.map((row) => ({ ...row, types: [...(types.get(key(row)) || [])].join(' | ') || null, stack: isEmpty(row.stack) ? null : row.stack.join(' < '),
+    host_share_pct: share(row.self_cpu_us, ops.totals.self_cpu_us), device_share_pct: share(row.self_device_us, ops.totals.self_device_us) }));
+}
+
 /* Returns columns for the keys that the rows have and nobody named. */
 function columnsOf(rows, named = []) {
   const keys = new Set(rows.flatMap((row) => Object.keys(row)));
@@ -169,14 +178,14 @@ function drawRun(data) {
   section('stages', 'Stages', tableOf(parts.stages, 'stage-table', STAGE_COLUMNS, treeOf(parts.stages.rows)));
   section('slowest', 'Slowest calls', tableOf(parts.slowest, 'slowest-table', columnsOf(parts.slowest.rows, SLOWEST_COLUMNS)));
   section('timeline', 'Timeline', timelineOf(data.runs[0].timeline, parts.advise.rows));
-  section('operators', 'Operators and kernels', tableOf(parts.ops, 'ops', OP_COLUMNS), el('h3', {}, 'Device work'), tableOf(parts.breakdown, 'kernels', KERNEL_COLUMNS));
+  section('operators', 'Operators and kernels', tableOf(parts.ops, 'ops', OP_COLUMNS, operatorsOf(parts.ops, parts.roofline)), el('h3', {}, 'Device work'), tableOf(parts.breakdown, 'kernels', KERNEL_COLUMNS));
   section('flames', 'Flame graph', flameOf(data.runs[0].flames, parts.hotspots));
   section('lines', 'Lines of code', tableOf(parts.hotspots, 'hotspots', SPOT_COLUMNS));
   section('devices', 'Devices', tableOf(parts.timeline, 'device-table', DEVICE_COLUMNS), el('h3', {}, 'Clocks'), tableOf(parts.clocks, 'clocks', CLOCK_COLUMNS));
   section('memory', 'Memory', tableOf(parts.memory, 'memory-table', columnsOf(parts.memory.rows)));
   section('collectives', 'Collectives', tableOf(parts.comm, 'comm', COMM_COLUMNS), el('h3', {}, 'Late ranks'), tableOf(parts.stragglers, 'stragglers', LATE_COLUMNS));
   section('files', 'Files', tableOf(parts.io, 'io', FILE_COLUMNS));
-  section('roofline', 'Roofline', rooflineChart(parts.roofline.rows), tableOf(parts.roofline, 'roof-table', ROOF_COLUMNS));
+  section('roofline', 'Roofline', rooflineChart(parts.roofline.rows, parts.roofline.totals.peaks), tableOf(parts.roofline, 'roof-table', ROOF_COLUMNS));
   section('startup', 'Start-up', tableOf(parts.startup, 'startup-table', START_COLUMNS));
   section('recording', 'How it was recorded', tableOf(parts.info, 'info', INFO_COLUMNS), el('p', { class: 'soft' }, `tfanalyze ${data.version}`));
 }
