@@ -161,9 +161,11 @@ static bool more_in_big(struct stream *s, size_t kept)
     size_t at = s->in_block || !s->big ? 0 : (size_t)(s->at - s->big);
     struct stream_block *block;
     size_t wanted = MIN(2 * kept, MAX(s->most, kept + 1));
-    if (s->big_size < wanted + s->block_size + STREAM_PAD) {
-        s->big = mem_resize(s->big, wanted + s->block_size + STREAM_PAD, 1);
-        s->big_size = wanted + s->block_size + STREAM_PAD;
+    size_t room =
+        wanted + s->block_size + STREAM_CARRY + STREAM_PAD; /* a block begins with what the last one carried */
+    if (s->big_size < room) {
+        s->big = mem_resize(s->big, room, 1);
+        s->big_size = room;
     }
     memmove(s->big, s->in_block ? s->at : s->big + at, kept);
     s->in_block = false;
