@@ -438,20 +438,26 @@ static void say_nothing_recorded(const struct selection *chosen)
                  : "`mem` in TFI_ACTIVITIES records torch's allocators, `cpu` CUDA's calls");
 }
 
-static void write_page(struct memory_answer *a, const struct layout_of *layout)
+void memory_pictures(struct session *session, struct pictures *pictures, size_t most)
 {
-    struct session *session = a->session;
+    struct memory_answer answer = {.session = session, .pictures = {.most = most}};
+    answer_all(&answer, &layouts[MEMORY_HTML]);
+    *pictures = answer.pictures;
+}
+
+static void write_page(struct session *session)
+{
     const struct options *o = &session->options;
-    a->pictures.most = o->top ? MIN(o->top, MOST_PICTURES) : MOST_PICTURES;
+    struct pictures pictures;
     if (!out_open(&session->out, o->output)) {
         session->status = STATUS_NOTHING;
         return;
     }
-    answer_all(a, layout);
-    memory_page_write(session, &a->pictures);
-    if (!a->pictures.count && !is_filtered(o)) say_nothing_recorded(&session->chosen);
-    session_end(session, a->pictures.count || !is_filtered(o));
-    pictures_free(&a->pictures);
+    memory_pictures(session, &pictures, o->top ? MIN(o->top, MOST_PICTURES) : MOST_PICTURES);
+    memory_page_write(session, &pictures);
+    if (!pictures.count && !is_filtered(o)) say_nothing_recorded(&session->chosen);
+    session_end(session, pictures.count || !is_filtered(o));
+    pictures_free(&pictures);
 }
 
 struct needs memory_needs(const struct options *options)
@@ -477,7 +483,7 @@ void cmd_memory(struct session *session)
     bool is_page = o->memory_layout == MEMORY_HTML || memory_torch_has(o, ".html");
     if (!memory_file_fits(session) || !session_load(session) || !check_processes(session, layout)) return;
     if (o->memory_layout == MEMORY_PROCESS) return memory_process(session);
-    if (is_page) return write_page(&answer, layout);
+    if (is_page) return write_page(session);
     if (o->memory_layout == MEMORY_TORCH) return memory_torch(session);
     if (!session_begin(session, layout->style)) return;
     if (layout->keys) emit_keys(&session->emit, layout->keys);

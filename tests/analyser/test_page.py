@@ -19,7 +19,7 @@ from tfr import NESTED, STAGE, Writer, rec
 RANKS, HOST = 'hta/trace_filter', 'hta/cpu_only'
 QWEN = 'tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz'
 PAIR = 'planted/test01_moe_fused_vs_unfused'
-HOSTILE = ['</script><script>window.bad = 1</script>', '"\'><img src=x onerror="window.bad=1">', '<!--', ']]>', '\u202etxt', '\\u003c/script>', '`${window.bad=1}`', 'x' * 100000]
+HOSTILE = ['</script><script>window.bad = 1</script>', '"\'><img src=x onerror="window.bad=1">', '<!--', ']]>', '\u202etxt', '\\u003c/script>', '`${window.bad=1}`', 'x' * 1_000_000]
 
 
 class Parsed(HTMLParser):
@@ -186,6 +186,23 @@ def test_the_flame_graph(tfanalyze, tmp_path):
     assert calls_of(flames) == truth and flames['left'] == 1 and flames['counted_us'] == sum(truth[key] for key in truth if len(key) == 1) + 0.5
     totals = json.loads(ask(tfanalyze, 'hotspots', tmp_path, '--format', 'json').out)['totals']
     assert flames['counted_us'] == totals['counted_us'] and flames['imports_us'] == totals['imports_us'] == 0
+
+
+def test_the_pictures_of_memory(tfanalyze, shared_traces, tmp_path):
+    """Each drawn moment is one of `memory --layout timeline`, and the peak is the highest of all."""
+    path = shared_traces / QWEN
+    memory = data_of(page_of(tfanalyze, tmp_path / 'page.html', 'report', path))['runs'][0]['memory']
+    moments = {}
+    for row in json.loads(ask(tfanalyze, 'memory', '--layout', 'timeline', '--format', 'json', path).out)['rows']:
+        moments.setdefault((row['rank'], row['pid'], None if row['device'] == -1 else row['device']), []).append((row['time_us'], row['allocated_bytes'], row['reserved_bytes']))
+    assert {(p['rank'], p['pid'], p['device']) for p in memory['pictures']} == set(moments) and memory['left_out'] == 0
+    for picture in memory['pictures']:
+        truth = moments[picture['rank'], picture['pid'], picture['device']]
+        assert picture['moments'] == len({time for time, _, _ in truth}) or picture['moments'] == len(truth)
+        assert (picture['peak_bytes'], picture['host']) == (max(held for _, held, _ in truth), picture['device'] is None)
+        drawn = list(zip(picture['time_us'], picture['bytes'][0]))
+        assert len(picture['bytes']) == 1 and set(drawn) <= {(time, held) for time, held, _ in truth} and (picture['peak_us'], picture['peak_bytes']) in drawn
+        assert all(a[0] <= b[0] for a, b in zip(drawn, drawn[1:]))
 
 
 def hostile(path):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from conftest import clean_environment
 from test_page import HOST, PAIR, QWEN, RANKS, SECRET, data_of, hostile, page_of, sampled
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('browser')]
+AMD = 'hta/amd_trace'
 SECTIONS = ['verdict', 'findings', 'stages', 'slowest', 'timeline', 'operators', 'flames', 'lines', 'devices', 'memory', 'collectives', 'files', 'roofline', 'startup', 'recording']
 # The table of each part whose rows the page shows as they are.
 TABLES = {'ops': 'ops', 'breakdown': 'kernels', 'roofline': 'roof-table', 'hotspots': 'hotspots', 'timeline': 'device-table', 'comm': 'comm', 'stragglers': 'stragglers', 'io': 'io', 'startup': 'startup-table',
@@ -52,7 +54,7 @@ def operators(ops, roofline):
     for row in ops['rows']:
         shares = {f'{part}_share_pct': pytest.approx(100 * row[key] / totals[key]) if row[key] is not None and totals[key] else None
                   for part, key in (('host', 'self_cpu_us'), ('device', 'self_device_us'))}
-        rows.append({**row, **shares, 'types': ' | '.join(types.get((row['name'], row['shapes']), [])) or None, 'stack': ' < '.join(row['stack']) or None})
+        rows.append({**row, **shares, 'types': ' | '.join(types.get((row['name'], row['shapes']), [])) or None, 'stack': next((frame for frame in row['stack'] if re.search(r'\(\d+\): ', frame)), None)})
     return rows
 
 
@@ -60,13 +62,13 @@ def sections(browser):
     return browser.run('return [...document.querySelectorAll("main > section")].map((one) => one.id)')
 
 
-@pytest.mark.parametrize('name', [RANKS, HOST, QWEN])
+@pytest.mark.parametrize('name', [RANKS, HOST, QWEN, AMD])
 def test_figures_of_a_run(browser, tfanalyze, shared_traces, tmp_path, name):
     data = draw(browser, tfanalyze, tmp_path / 'page.html', 'report', shared_traces / name)
     parts = {part['id']: part for part in data['runs'][0]['parts']}
     assert sections(browser) == SECTIONS
     peaks = parts['roofline']['answer']['totals']['peaks']
-    assert browser.run('return document.querySelectorAll("#roofline .roof").length') == sum(peak[key] > 0 for peak in peaks for key in peak if key.endswith('tflops'))
+    assert browser.run('return document.querySelectorAll("#roofline .roof").length') == sum(len({peak[key] for key in peak if key.endswith('tflops')} - {0}) for peak in peaks)
     assert bool(peaks) == (name == QWEN)
     for part, table in TABLES.items():
         rows = parts[part]['answer']['rows']
@@ -79,6 +81,10 @@ def test_figures_of_a_run(browser, tfanalyze, shared_traces, tmp_path, name):
     assert set(shown) == set(leaves)
     for leaf, times in leaves.items():
         assert shown[leaf]['us'] == pytest.approx(sum(times) / len(ranks))
+    pictures = data['runs'][0]['memory']['pictures']
+    assert browser.run('return [...document.querySelectorAll("#memory polygon")].length') == sum(len(picture['bytes']) for picture in pictures)
+    for i, picture in enumerate(pictures):
+        assert [row['last_bytes'] for row in browser.whole(f'memory-{i}')] == [band[-1] for band in picture['bytes']]
     gains = browser.run('return [...document.querySelectorAll(".finding")].map((one) => [one.dataset.id, JSON.parse(one.dataset.value)])')
     assert gains == [[row['id'], row['headroom_us']] for row in parts['advise']['answer']['rows']]
     done = {}

@@ -13,6 +13,7 @@
 #include "base/command.h"
 #include "commands/page/page_flames.h"
 #include "commands/page/page_lanes.h"
+#include "commands/page/page_memory.h"
 #include "write/page/page_file.h"
 
 /* A question of a page. */
@@ -37,7 +38,7 @@ static const struct part run_parts[] = {
     {.id = "slowest", .command = "stages", .words = " --slowest 20", .slowest = MOST_SLOWEST},
     {.id = "ops",
      .command = "ops",
-     .words = " --group-by name,shapes,stack=1",
+     .words = " --group-by name,shapes,stack=4",
      .sort = "self_cpu_time_total",
      .top = MOST_ROWS},
     {.id = "breakdown", .command = "breakdown", .sort = "total_us", .top = MOST_ROWS},
@@ -81,6 +82,7 @@ static void choose_rows(struct options *o, const struct part *part)
     if (o->command->takes & TORCH_TABLE) o->sort.torchs = SORT_SELF_CPU_TIME_TOTAL;
     o->top = sorted ? 0 : part->top;
     o->slowest = part->slowest;
+    o->memory_layout = MEMORY_PEAKS;
     o->by = part->by;
 }
 
@@ -140,11 +142,11 @@ static void ask_parts(struct options *o, const struct part *parts, size_t count)
 {
     o->html = o->output = NULL;
     o->format = FORMAT_JSON;
-    o->group_ops = (struct group_ops){.shapes = true, .stack = 1};
+    o->group_ops = (struct group_ops){.shapes = true, .stack = 4};
     o->spot_by = SPOT_LINE;
     o->layout = LAYOUT_FILES;
-    o->memory_layout = MEMORY_PEAKS;
-    o->slowest = MOST_SLOWEST; /* while the inputs are read: one of the questions needs what it says */
+    o->memory_layout = MEMORY_HTML; /* needs all that MEMORY_PEAKS does, and categories */
+    o->slowest = MOST_SLOWEST;      /* while the inputs are read: one of the questions needs what it says */
     for (size_t i = 0; i < count; i++) {
         const struct command *command = command_of(o, parts[i].command);
         bool known = false;
@@ -173,13 +175,24 @@ static void end_questions(struct session *own)
     free(question);
 }
 
+static void put_lanes(struct out *out, struct session *own)
+{
+    lanes_write(out, &own->chosen);
+}
+
+static void put_flames(struct out *out, struct session *own)
+{
+    page_flames_write(out, &own->chosen);
+}
+
 /* Writes a picture, which reads what a question needs; null where nothing is there. */
 static void put_picture(struct out *out, struct session *own, const char *name, const char *question,
-                        void (*write)(struct out *out, const struct selection *chosen))
+                        void (*write)(struct out *out, struct session *own))
 {
     own->options.command = command_of(&own->options, question);
+    own->options.memory_layout = MEMORY_HTML;
     out_format(out, ", \"%s\": ", name);
-    if (session_load(own)) write(out, &own->chosen);
+    if (session_load(own)) write(out, own);
     else out_puts(out, "null");
 }
 
@@ -188,8 +201,9 @@ static void put_answers(struct out *out, struct session *own, const struct part 
     out_puts(out, "{\"parts\": ");
     put_parts(out, own, parts, count);
     if (parts == run_parts) {
-        put_picture(out, own, "timeline", "advise", lanes_write);
-        put_picture(out, own, "flames", "hotspots", page_flames_write);
+        put_picture(out, own, "timeline", "advise", put_lanes);
+        put_picture(out, own, "flames", "hotspots", put_flames);
+        put_picture(out, own, "memory", "memory", page_memory_write);
     }
     out_puts(out, "}");
 }

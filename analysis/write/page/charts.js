@@ -83,12 +83,12 @@ function axes(x, y, xTitle, yTitle) {
 function roofsOf(peaks, x, y) {
   const low = { x: 10 ** x.ticks[0], y: 10 ** y.ticks[0] }, parts = [];
   for (const peak of peaks) {
-    for (const type of ['fp64', 'fp32', 'tf32', 'fp16', 'fp8']) {
-      const most = peak[`${type}_tflops`], from = Math.max(low.x, (1000 * low.y) / peak.gbs), ridge = (1000 * most) / peak.gbs;
-      if (!most) continue;
+    const types = ['fp64', 'fp32', 'tf32', 'fp16', 'fp8'], roofs = new Set(types.map((type) => peak[`${type}_tflops`]).filter((most) => most > 0));
+    for (const most of roofs) {
+      const type = types.filter((one) => peak[`${one}_tflops`] === most).join(', ').toUpperCase(), from = Math.max(low.x, (1000 * low.y) / peak.gbs), ridge = (1000 * most) / peak.gbs;
       const points = [[x.at(from), y.at((from * peak.gbs) / 1000)], [x.at(ridge), y.at(most)], [CHART.right, y.at(most)]];
-      parts.push(svg('polyline', { class: 'roof', points: points.map((point) => point.map((at) => at.toFixed(1)).join(',')).join(' ') }, svg('title', {}, `${peak.device}: ${type.toUpperCase()} at most ${alone('tflops', most)}, memory ${alone('gbs', peak.gbs)}`)));
-      parts.push(svg('text', { x: CHART.right - 2, y: y.at(most) - 3, 'text-anchor': 'end' }, type.toUpperCase()));
+      parts.push(svg('polyline', { class: 'roof', points: points.map((point) => point.map((at) => at.toFixed(1)).join(',')).join(' ') }, svg('title', {}, `${peak.device}: ${type} at most ${alone('tflops', most)}, memory ${alone('gbs', peak.gbs)}`)));
+      parts.push(svg('text', { x: CHART.right - 2, y: y.at(most) - 3, 'text-anchor': 'end' }, type));
     }
   }
   return parts;
@@ -96,7 +96,7 @@ function roofsOf(peaks, x, y) {
 
 /* Draws the operators whose work is known, below the peaks of their devices. The area of a circle grows with their device time. */
 function rooflineChart(rows, peaks = []) {
-  const known = rows.filter((row) => row.flops > 0 && row.bytes > 0 && row.achieved_tflops > 0), most = peaks.map((peak) => Math.max(peak.fp16_tflops, peak.fp32_tflops));
+  const known = rows.filter((row) => row.flops > 0 && row.bytes > 0 && row.achieved_tflops > 0), most = peaks.map((peak) => Math.max(peak.fp8_tflops, peak.fp16_tflops, peak.fp32_tflops));
   if (!known.length) return '';
   const x = logAxis([...known.map((row) => row.flops / row.bytes), ...peaks.map((peak, i) => (1000 * most[i]) / peak.gbs)], CHART.left, CHART.right);
   const y = logAxis([...known.map((row) => row.achieved_tflops), ...most], CHART.bottom, CHART.top);

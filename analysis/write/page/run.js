@@ -135,13 +135,13 @@ const STAGE_COLUMNS = [{ ...STAGE, indent: true }, number('ranks', 'ranks'), num
 /* ---- the tables ---- */
 
 const SLOWEST_COLUMNS = [STAGE, RANK, id('pid', 'pid'), id('thread', 'thread'), us('start_us', 'start'), us('wall_us', 'time'), real('times_median', '\u00d7 median'), id('worker', 'worker'), word('shapes', 'shapes'), word('file', 'file')];
-const OP_COLUMNS = [word('name', 'operator'), word('shapes', 'shapes'), word('types', 'types'), word('stack', 'line'), number('calls', 'calls'), us('self_cpu_us', 'own host'), pct('host_share_pct', 'of all'), us('cpu_total_us', 'host with inner'), us('self_device_us', 'own device'), pct('device_share_pct', 'of all'),
-  us('device_total_us', 'device with inner'), bytes('device_mem_bytes', 'device memory'), real('flops', 'FLOP')];
+const OP_COLUMNS = [word('name', 'operator'), word('shapes', 'shapes'), number('calls', 'calls'), us('self_cpu_us', 'own host'), pct('host_share_pct', 'of all'), us('cpu_total_us', 'host with inner'), us('self_device_us', 'own device'), pct('device_share_pct', 'of all'),
+  us('device_total_us', 'device with inner'), word('stack', 'line'), word('types', 'types'), bytes('device_mem_bytes', 'device memory'), real('flops', 'FLOP')];
 const KERNEL_COLUMNS = [{ key: 'name', label: 'kernel', kind: 'name' }, word('kind', 'kind'), STAGE, RANK, number('calls', 'calls'), us('total_us', 'total'), us('mean_us', 'mean'), us('min_us', 'least'), us('max_us', 'most'), pct('pct', 'share')];
 const SPOT_COLUMNS = [word('name', 'function'), word('file', 'file'), id('line', 'line'), STAGE, RANK, word('thread', 'thread'), word('waits_in', 'waits in'), number('samples', 'samples'), us('wall_us', 'time'),
   us('cpu_us', 'processor'), us('waiting_us', 'waiting'), us('device_idle_us', 'device idle'), pct('pct', 'share')];
-const ROOF_COLUMNS = [word('name', 'operator'), word('shapes', 'shapes'), word('types', 'types'), STAGE, RANK, number('calls', 'calls'), us('device_us', 'device'), real('flops', 'FLOP'), bytes('bytes', 'bytes'), real('achieved_tflops', 'achieved', 'tflops'),
-  real('achieved_gbs', 'achieved', 'gbs'), word('bound', 'bound'), us('headroom_us', 'headroom'), pct('pct', 'share')];
+const ROOF_COLUMNS = [word('name', 'operator'), STAGE, RANK, number('calls', 'calls'), us('device_us', 'device'), real('flops', 'FLOP'), bytes('bytes', 'bytes'), real('achieved_tflops', 'achieved', 'tflops'),
+  real('achieved_gbs', 'achieved', 'gbs'), word('bound', 'bound'), us('headroom_us', 'headroom'), pct('pct', 'share'), word('shapes', 'shapes'), word('types', 'types')];
 const DEVICE_COLUMNS = [RANK, us('total_us', 'span'), us('busy_us', 'busy'), pct('busy_pct', 'busy'), us('idle_us', 'idle'), us('computation_us', 'computing'), us('communication_us', 'communicating'),
   us('exposed_communication_us', 'not hidden'), us('memcpy_us', 'copying'), us('exposed_memcpy_us', 'not hidden')];
 const COMM_COLUMNS = [word('name', 'collective'), word('group', 'group'), id('seq', 'number'), number('ranks', 'ranks'), bytes('bytes', 'bytes'), us('duration_us', 'time'), us('start_skew_us', 'skew of starts'), us('transfer_us', 'transfer'),
@@ -153,12 +153,15 @@ const CLOCK_COLUMNS = [RANK, id('device', 'device'), word('name', 'name'), numbe
 const INFO_COLUMNS = [word('path', 'trace'), word('kind', 'kind'), RANK, id('pid', 'pid'), word('host', 'host'), us('duration_us', 'time'), word('complete', 'complete'), word('lost', 'lost'), word('health', 'doubts'), us('own_cost_us', 'cost of recording'),
   number('threads', 'threads'), word('devices', 'devices'), word('machine', 'machine'), word('recording', 'recording'), word('messages', 'messages')];
 
+/* Returns the innermost frame that is a line of a file. */
+const lineOf = (stack) => (stack || []).find((frame) => /\(\d+\): /.test(frame)) || null;
+
 /* Adds to the rows of `ops` their shares, and the types that `roofline` knows of the operators with these inputs. */
 function operatorsOf(ops, roofline) {
   const types = new Map(), key = (row) => JSON.stringify([row.name, row.shapes]);
   for (const row of roofline.rows) if (row.types) types.set(key(row), new Set([...(types.get(key(row)) || []), row.types]));
   const share = (value, all) => (isNumber(value) && all > 0 ? (100 * value) / all : null);
-  return ops.rows.map((row) => ({ ...row, types: [...(types.get(key(row)) || [])].join(' | ') || null, stack: isEmpty(row.stack) ? null : row.stack.join(' < '),
+  return ops.rows.map((row) => ({ ...row, types: [...(types.get(key(row)) || [])].join(' | ') || null, stack: lineOf(row.stack),
     host_share_pct: share(row.self_cpu_us, ops.totals.self_cpu_us), device_share_pct: share(row.self_device_us, ops.totals.self_device_us) }));
 }
 
@@ -182,7 +185,7 @@ function drawRun(data) {
   section('flames', 'Flame graph', flameOf(data.runs[0].flames, parts.hotspots));
   section('lines', 'Lines of code', tableOf(parts.hotspots, 'hotspots', SPOT_COLUMNS));
   section('devices', 'Devices', tableOf(parts.timeline, 'device-table', DEVICE_COLUMNS), el('h3', {}, 'Clocks'), tableOf(parts.clocks, 'clocks', CLOCK_COLUMNS));
-  section('memory', 'Memory', tableOf(parts.memory, 'memory-table', columnsOf(parts.memory.rows)));
+  section('memory', 'Memory', memoryOf(data.runs[0].memory), el('h3', {}, 'Peaks by stage'), tableOf(parts.memory, 'memory-table', columnsOf(parts.memory.rows)));
   section('collectives', 'Collectives', tableOf(parts.comm, 'comm', COMM_COLUMNS), el('h3', {}, 'Late ranks'), tableOf(parts.stragglers, 'stragglers', LATE_COLUMNS));
   section('files', 'Files', tableOf(parts.io, 'io', FILE_COLUMNS));
   section('roofline', 'Roofline', rooflineChart(parts.roofline.rows, parts.roofline.totals.peaks), tableOf(parts.roofline, 'roof-table', ROOF_COLUMNS));
