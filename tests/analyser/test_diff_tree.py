@@ -92,7 +92,7 @@ def test_noise_is_no_row(analyze, tmp_path, kind):
         b = write(tmp_path / f'b{seed}', stages, noise, seed, kind)
         answer = analyze('diff', a, b, '--by', 'tree')
         assert answer['rows'] == [] and answer['totals']['total_b_us'] > answer['totals']['total_a_us'] * (factor - .1)
-        assert 'nothing but noise: both runs make the same calls' in analyze('diff', a, b, '--by', 'tree', format='text').err
+        assert 'nothing but noise: both runs have the same stages, operators and device work at the same places, and no time of the host' in analyze('diff', a, b, '--by', 'tree', format='text').err
 
 
 @pytest.mark.parametrize('kind', [OfPytorch, Ours])
@@ -169,6 +169,7 @@ def test_a_slower_kernel(analyze, tmp_path):
         return t.write(path)
     files = [kernels(tmp_path / f'{i}.json', i, (100, 100, 130)[i]) for i in range(3)]
     assert analyze('diff', *files[:2], '--by', 'tree')['rows'] == []
+    assert 'no time of devices differs' in analyze('diff', *files[:2], '--by', 'tree', format='text').err
     row, = analyze('diff', *files[1:], '--by', 'tree')['rows']
     assert (row['name'], row['kind'], row['state']) == ('step > aten::mm > gemm', 'COMPUTATION', 'increased')
     assert row['change_pct'] == pytest.approx(30, abs=3)

@@ -85,9 +85,10 @@ static void print_trees(struct trees *t)
         complain(NULL, "neither run has stages, operators or device work; `tfanalyze info` shows what they have");
     else if (!changes->count)
         complain(NULL,
-                 "nothing but noise: both runs make the same calls at the same places, and no time differs by more "
-                 "than noise of %.1f %% between runs explains",
-                 changes->noise);
+                 "nothing but noise: both runs have the same stages, operators and device work at the same places, and "
+                 "no time of %s differs by more than noise of %.1f %% between runs explains%s",
+                 t->tree.has_work ? "devices" : "the host", changes->noise,
+                 t->tree.has_work ? "; --by stage and --by finding compare what the host does" : "");
 }
 
 static void unite_side(struct trees *t, int side, const struct diff_ranks *ranks)
