@@ -101,9 +101,11 @@ static bool begin_report(struct session *session)
 struct needs report_needs(const struct options *options)
 {
     (void)options;
-    return needs_union(
-        export_tfr_needs,
-        (struct needs){.grants = true, .operators_of_work = true, .stages_of_spans = true, .stream = STREAM_HELD});
+    return needs_union(export_tfr_needs, (struct needs){.grants = true,
+                                                        .captures = true,
+                                                        .operators_of_work = true,
+                                                        .stages_of_spans = true,
+                                                        .stream = STREAM_HELD});
 }
 
 /* Reads the inputs for the report and for its page in one pass. Answers the page's questions first: the report's tables

@@ -264,8 +264,7 @@ static const struct command *question_without(const struct options *options, con
     return NULL;
 }
 
-/* Leaves the inputs of a kind out of questions that have no meaning for them, with one message. Those that a directory
- * has beside other traces are no loss. */
+/* Leaves inputs out that have no meaning for a question, with one message; beside others of a directory they are no loss. */
 static void leave_out(struct session *session, const struct narrow *narrow)
 {
     struct inputs *inputs = &session->inputs;
@@ -328,8 +327,8 @@ static void read_inputs(struct session *session, const struct reading *reading)
     for (size_t i = 0; i < ARRAY_SIZE(narrow_kinds); i++) leave_out(session, &narrow_kinds[i]);
     leave_out_summaries(session);
     summaries_init(session);
-    if (reading->needs.captures &&
-        !captures_read(&session->captures, options, reading->needs, &session->inputs, &session->model.names))
+    if (reading->needs.captures && !captures_read(&session->captures, options, reading->needs.operator_details,
+                                                  &session->inputs, &session->model.names))
         session_spoil(session);
     inputs_read(&session->inputs, &session->model, reading);
     summaries_reserve(session);
@@ -338,8 +337,7 @@ static void read_inputs(struct session *session, const struct reading *reading)
 static bool load(struct session *session, struct needs needs)
 {
     const struct options *options = &session->options;
-    struct reading reading = {.needs = part_needs(options, needs)};
-    reading.jobs = (unsigned)MIN(options->jobs, 256);
+    struct reading reading = {.needs = part_needs(options, needs), .jobs = (unsigned)MIN(options->jobs, 256)};
     reading.take = summaries_suffice(session) ? summarise_alone : NULL;
     reading.argument = session;
     reading.captures = &session->captures;
@@ -393,7 +391,7 @@ bool session_load(struct session *session)
 
 bool session_describe(struct session *session)
 {
-    return load(session, (struct needs){0});
+    return load(session, (struct needs){.captures = true});
 }
 
 /* ---- reading again ---- */
@@ -410,12 +408,14 @@ static void note_unread(struct session *session, const struct process *process, 
 bool session_read_again(struct session *session, const struct process *process, const struct again *again,
                         session_taker *take, void *argument)
 {
-    const struct reading reading = {
-        .needs = part_needs(&session->options, again->needs), .jobs = 1, .captures = &session->captures};
+    struct captures captures = {0}; /* with the names of this reading */
+    struct reading reading = {.needs = part_needs(&session->options, again->needs), .jobs = 1, .captures = &captures};
     struct inputs one = {0};
     struct selection chosen;
     struct model model;
     model_init(&model);
+    if (again->needs.captures && session->captures.patterns)
+        captures_read(&captures, &session->options, true, &session->inputs, &model.names);
     inputs_add_again(&one, &session->inputs.input[process->input])->shift = again->shift;
     inputs_read(&one, &model, &reading);
     model.start = again->start;
@@ -428,6 +428,7 @@ bool session_read_again(struct session *session, const struct process *process, 
     guard_question(session);
     selection_free(&chosen);
     inputs_free(&one);
+    captures_free(&captures);
     model_free(&model);
     return good;
 }

@@ -267,6 +267,7 @@ struct needs stages_needs(const struct options *options)
 {
     struct needs needs = work_needs(options);
     needs.startup = true;
+    needs.captures = options->graph_capture.count != 0;
     needs.signatures = needs.io = options->slowest != 0;
     return needs;
 }
@@ -277,6 +278,7 @@ void cmd_stages(struct session *session)
     struct window window;
     size_t rows = 0;
     struct startup_share all = {0};
+    uint64_t replayed = 0, unknown = 0, by_order = 0;
     if (session->options.slowest) {
         stages_slowest(session);
         return;
@@ -289,6 +291,9 @@ void cmd_stages(struct session *session)
         struct scope *scope = scope_begin(&session->chosen, i);
         int64_t rank = scope->process->rank;
         stages_add(&table, scope, rank, map_get(&with_stages, (uint64_t)rank) == MAP_NONE);
+        replayed += scope->attribution.replayed;
+        unknown += scope->attribution.uncaptured;
+        by_order += scope->attribution.by_order;
         scope_end(scope);
     }
     map_free(&with_stages);
@@ -298,6 +303,11 @@ void cmd_stages(struct session *session)
     emit_count(&session->emit, "unfinished", table.unfinished);
     emit_us(&session->emit, "span_us", span_of(session, 0, true, window));
     emit_share(&session->emit, &all);
+    if (session->options.graph_capture.count) {
+        emit_count(&session->emit, "replayed", replayed);
+        emit_count(&session->emit, "replayed_unknown", unknown);
+        emit_count(&session->emit, "replayed_by_order", by_order);
+    }
     emit_end(&session->emit);
     if (!rows && !is_filtered(&session->options))
         complain(NULL, "no stages were recorded; mark them with NVTX ranges or tfi_range_push of tfinject.h");

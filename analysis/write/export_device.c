@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "model/join.h"
 #include "model/ranges/step_ranges.h"
+#include "write/export/captured_args.h"
 #include "write/chrome/chrome_merge.h"
 #include "write/values.h"
 
@@ -186,10 +187,13 @@ static void put_captured(struct export *x, size_t i)
     const struct attribution *a = &x->scope->attribution;
     uint32_t name;
     if (!captured_operator(a, i, &name)) return;
+    struct captured_arg arg[CAPTURED_ARGS];
     uint32_t stage = a->node[a->captured[i]].stage;
-    if (name != NAME_NONE) {
-        const struct name *op = names_get(&x->chosen->model->names, name);
-        emit_bytes_text(&x->e, "captured op", op->text, op->length);
+    const struct graph_node *node = &x->process->graphs.node[a->captured[i]];
+    size_t count = captured_args(&x->chosen->model->names, node, name, captured_detail(a, i), arg);
+    for (size_t k = 0; k < count; k++) {
+        emit_bytes_text(&x->e, arg[k].key, arg[k].text, arg[k].length);
+        text_free(&arg[k].made);
     }
     if (stage != NO_PLACE) {
         const struct name *of = names_get(&x->chosen->model->names, range_full_name(x->process, stage));

@@ -338,3 +338,67 @@ def test_kernels_by_order_are_few(analyze, tmp_path):
         assert replayed_ - unknown == by_order and unknown in (0, replayed_)
         taken['taken'] += by_order > 0
     assert taken['taken'] < 10
+
+
+# ---- exports ----
+
+@pytest.mark.parametrize('pair', PAIRS)
+def test_exports_say_where_work_was_captured(analyze, shared_traces, tmp_path, pair):
+    """Each work of a graph gets its operator, and sums by it are TraceLens's. All else of the events is unchanged."""
+    folder = shared_traces / 'replay' / pair
+    out = tmp_path / 'out.json'
+    analyze('export', 'chrome', '--output', out, folder / 'graph_execution.json.gz', format=None)
+    with gzip.open(folder / 'graph_execution.json.gz') as file:
+        before = {(e['ts'], e['name']): e for e in json.load(file)['traceEvents'] if e.get('cat', '').startswith(('kernel', 'gpu_m'))}
+    operators = [e for e in json.loads(out.read_text())['traceEvents'] if e.get('cat', '').startswith(('kernel', 'gpu_m'))]
+    sums, vias, lines = Counter(), Counter(), Counter()
+    for e in operators:
+        own = {k: v for k, v in e['args'].items() if not k.startswith('captured ')}
+        assert own == before[e['ts'], e['name']]['args']
+        if 'captured op' in e['args']:
+            sums[e['args']['captured op']] += e['dur']
+            vias[e['args']['captured via']] += 1
+            lines['.py(' in e['args']['captured at']] += 1
+    assert vias.keys() == {'capture'} and vias['capture'] > 300 and lines.keys() == {True}
+    with open(folder / 'perf_csvs' / 'ops_summary.csv', newline='') as file:
+        report = {r['name']: float(r['total_direct_kernel_time_sum']) for r in csv.DictReader(file)}
+    assert sums.keys() <= report.keys() and len(sums) >= 10
+    assert all(us <= report[name] * 1.001 for name, us in sums.items())
+    assert sum(us == pytest.approx(report[name], rel=1e-3) for name, us in sums.items()) >= len(sums) - 1
+
+
+def test_exports_of_several_inputs(analyze, tmp_path):
+    """Merged files and protobuf files have the same arguments; an order without names says so, and texts are escaped."""
+    nodes = [Node(1, 'a'), Node(2, 'b')]
+    capture = [event('cpu_op', 'op "1"\\\n', 0, 30), event('cuda_runtime', 'cudaLaunchKernel', 5, 2, correlation=90),
+               event('cuda_runtime', 'cudaLaunchKernel', 8, 2, correlation=91)]
+    mains = [kineto(tmp_path, list(replayed(nodes, 1000 * n, n + 1, maker='cuda')), n, 2, f'replay{n}.json') for n in range(2)]
+    file = kineto(tmp_path, capture, name='capture.json')
+    out = tmp_path / 'out.json'
+    analyze('export', 'chrome', '--graph-capture', file, '--output', out, *mains, format=None)
+    kernels = [e for e in json.loads(out.read_text())['traceEvents'] if e.get('cat') == 'kernel']
+    assert [(e['args']['captured op'], e['args']['captured via']) for e in kernels] == 4 * [('op "1"\\\n', 'capture order')]
+    packed = tmp_path / 'out.pftrace'
+    analyze('export', 'pftrace', '--graph-capture', file, '--output', packed, *mains, format=None)
+    assert b'captured op' in packed.read_bytes() and b'capture order' in packed.read_bytes()
+
+
+def test_stages_are_those_of_the_replay(analyze, tmp_path):
+    """The stage of a capture is none of the replay's; stages and exports of the replay keep theirs, with the counts."""
+    nodes = [Node(1, 'a'), Node(2, 'b')]
+    capture = [event('user_annotation', 'capture_8_FULL', 0, 90), *captured(nodes, at=1, named=False)]
+    replay = [e for n, stage in enumerate(['prefill', 'decode'])
+              for e in [event('user_annotation', stage, 1000 * n, 500), *replayed(nodes, 1000 * n + 1, n + 1, graph=5)]]
+    main = kineto(tmp_path, replay, name='replay.json')
+    file = kineto(tmp_path, capture, name='capture.json')
+    answer = analyze('stages', '--graph-capture', file, main)
+    assert {r['stage']: r['device_us'] for r in answer['rows']} == {'prefill': 3, 'decode': 3}
+    assert counts(answer) == (4, 0, 4)
+    assert 'replayed' not in analyze('stages', main)['totals']
+    rows = analyze('breakdown', '--group-by', 'op', '--graph-capture', file, main)['rows']
+    assert {(r['stage'], r['name']) for r in rows} == {(s, o) for s in ('prefill', 'decode') for o in ('op1', 'op2')}
+    folder = tmp_path / 'report'
+    analyze('report', '--graph-capture', file, '--output', folder, main, format=None)
+    with gzip.open(folder / 'decode_rank0.trace.json.gz') as out:
+        kernels = [e for e in json.load(out)['traceEvents'] if e.get('cat') == 'kernel']
+    assert [e['args']['captured op'] for e in kernels] == ['op1', 'op2']

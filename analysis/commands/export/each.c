@@ -111,10 +111,12 @@ static void say_gap(const struct each *each)
 
 /* ---- one process ---- */
 
-/* True if a filter needs the contents of a trace of another program. */
-static bool needs_contents(const struct options *o)
+/* True if a filter or a capture needs the contents of a trace of another program. */
+static bool needs_contents(const struct session *session)
 {
-    return o->stage.count || o->step.count || o->cycle.count || o->device.count || o->stream.count;
+    const struct options *o = &session->options;
+    return session->captures.patterns || o->stage.count || o->step.count || o->cycle.count || o->device.count ||
+           o->stream.count;
 }
 
 /* Loads a process. The times of a trace of ours are shifted while it is loaded. */
@@ -131,7 +133,7 @@ void each_process(const struct each *each, size_t place, session_taker *take, vo
 {
     const struct selection *chosen = &each->session->chosen;
     const struct process *p = chosen->process[place];
-    bool good = is_of_others(p) && !needs_contents(chosen->options)
+    bool good = is_of_others(p) && !needs_contents(each->session)
                     ? take(argument, chosen, p)
                     : load(each, p, &each->clock.process[place].shift, take, argument);
     if (good) return;
@@ -164,7 +166,7 @@ uint64_t each_write(const struct each *each, struct each_file file)
 struct needs export_needs(const struct options *options)
 {
     (void)options;
-    return needs_union(export_tfr_needs, (struct needs){.stream = STREAM_PART});
+    return needs_union(export_tfr_needs, (struct needs){.captures = true, .stream = STREAM_PART});
 }
 
 bool each_load(struct session *session)

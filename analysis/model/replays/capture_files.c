@@ -162,14 +162,14 @@ static void add_folders(const struct inputs *from, struct inputs *to)
 }
 
 /* Reads one file. Several are no ranks of one job, among which copies would be left out. Returns false if it is no trace. */
-static bool read_capture(struct captures *captures, const struct options *options, struct needs needs,
+static bool read_capture(struct captures *captures, const struct options *options, bool details,
                          const struct input *input, struct names *names)
 {
     const struct reading reading = {.needs = {.device = true,
                                               .launches = true,
                                               .operators = true,
-                                              .operator_details = needs.operator_details,
-                                              .all_spans = needs.all_spans,
+                                              .operator_details = details,
+                                              .all_spans = details, /* Python functions */
                                               .captures = true,
                                               .stream = STREAM_HELD},
                                     .jobs = (unsigned)MIN(options->jobs, 256)};
@@ -188,8 +188,8 @@ static bool read_capture(struct captures *captures, const struct options *option
     return good;
 }
 
-bool captures_read(struct captures *captures, const struct options *options, struct needs needs,
-                   const struct inputs *inputs, struct names *names)
+bool captures_read(struct captures *captures, const struct options *options, bool details, const struct inputs *inputs,
+                   struct names *names)
 {
     const struct strings_list *named = &options->graph_capture;
     struct inputs files = {0};
@@ -198,7 +198,7 @@ bool captures_read(struct captures *captures, const struct options *options, str
     for (size_t i = 0; i < inputs->captures && !named->count; i++)
         inputs_append(&files, inputs->capture[i], FILE_FOUND, -1)->kind = INPUT_KINETO;
     if (!named->count) add_folders(inputs, &files);
-    for (size_t i = 0; i < files.count; i++) good &= read_capture(captures, options, needs, &files.input[i], names);
+    for (size_t i = 0; i < files.count; i++) good &= read_capture(captures, options, details, &files.input[i], names);
     if (files.count && !captures->patterns) {
         complain(files.input[0].path, "shows no captured launch: the operators of replayed graphs stay unknown");
         good = false;

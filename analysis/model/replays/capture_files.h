@@ -8,9 +8,9 @@
 /* Takes the traces of captures out of inputs that were found in directories, unless they are all. They are no ranks. */
 void captures_set_aside(struct inputs *inputs);
 /* Reads the files of --graph-capture; without the option those that were set aside, and the traces in the folder
- * `capture_traces` beside an input or beside its folder. `names` are those of the inputs, and `needs` says what is read of them. Returns false, after
- * messages, if one of the files is no use. */
-bool captures_read(struct captures *captures, const struct options *options, struct needs needs,
-                   const struct inputs *inputs, struct names *names);
+ * `capture_traces` beside an input or beside its folder. `names` are those of the inputs. `details`: with inputs, modules
+ * and Python frames of operators. Returns false, after messages, if one of the files is no use. */
+bool captures_read(struct captures *captures, const struct options *options, bool details, const struct inputs *inputs,
+                   struct names *names);
 
 #endif
