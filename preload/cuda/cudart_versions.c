@@ -139,7 +139,7 @@ static uint32_t dependencies(const struct words *in, int release, uint64_t *valu
 static uint32_t add_node(const struct words *in, int release, uint64_t *values)
 {
     const uint64_t *node = in->result == 0 ? (const uint64_t *)in->w[0] : NULL;
-    return PUT(node ? *node : 0, in->w[1], in->w[release < 13 ? 3 : 4]);
+    return PUT(node ? *node : 0, in->w[1], in->w[release < 13 ? 3 : 4], in->w[release < 13 ? 4 : 5]);
 }
 
 /* 11: (out, graph, error_node, log, bytes); 12: (out, graph, flags). */

@@ -224,6 +224,24 @@ static void write_child(struct tfi_thread *t, uint64_t time, uint64_t node, uint
     write_graph(t, time, copy, whole, TFI_GRAPH_PART);
 }
 
+/* The parameters of a node that is a condition, as the driver and the runtime have them alike. */
+struct condition {
+    uint32_t type, reserved[3];
+    uint64_t handle;
+    uint32_t kind, size;
+    const uint64_t *bodies; /* graphs that the call made */
+};
+enum { CONDITIONAL = 13, MOST_BODIES = 64 };
+
+/* Writes that the bodies of a conditional node are parts of the graph that the node is in. They get their nodes later. */
+static void write_bodies(struct tfi_thread *t, uint64_t time, uint64_t params, uint32_t whole)
+{
+    const struct condition *condition = (const struct condition *)params;
+    if (!condition || condition->type != CONDITIONAL || !condition->bodies) return;
+    for (uint32_t i = 0; i < condition->size && i < MOST_BODIES; i++)
+        write_graph(t, time, number_of_graph(condition->bodies[i]), whole, TFI_GRAPH_PART);
+}
+
 /* ---- after a call ---- */
 
 struct after {
@@ -285,7 +303,10 @@ static void write_records(struct tfi_thread *t, const struct after *a)
     switch (a->role) {
     case TFI_ROLE_LAUNCH:
     case TFI_ROLE_REPLAY: captured(t, a); break;
-    case TFI_ROLE_NODE: write_node(t, a->time, argument(a, "node")); break;
+    case TFI_ROLE_NODE:
+        write_node(t, a->time, argument(a, "node"));
+        write_bodies(t, a->time, argument(a, "params"), number_of_graph(argument(a, "graph")));
+        break;
     case TFI_ROLE_CHILD:
         write_child(t, a->time, argument(a, "node"), number_of_graph(argument(a, "child_graph")),
                     number_of_graph(argument(a, "graph")));

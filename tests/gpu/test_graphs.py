@@ -299,6 +299,29 @@ def test_every_origin_of_a_node(run, tmp_path, analyze, lack):
     assert (answer['totals']['replayed'], answer['totals']['replayed_unknown']) == (66, 0)
 
 
+@pytest.mark.parametrize('lack', [BY_TOOLS, BY_CUPTI], ids=['driver', 'cupti'])
+def test_bodies_of_conditions(run, tmp_path, analyze, lack):
+    """Kernels in the bodies of conditions keep the stage they were captured in, each round of a loop. A number that nodes of two
+    bodies of a graph have is of unknown origin, never of a wrong one."""
+    played = play(run, tmp_path, 'conditions', SIMGPU_LACK=lack)
+    events = json.loads(analyze('export', 'chrome', played.dir, format=None).out)['traceEvents']
+    nodes = [e for e in events if e.get('cat') == 'kernel']
+    ran = Counter(w['name'] for w in played.log if w['t'] == 'kernel' and w['graph'])
+    assert ran == {'before': 9, 'round': 9, 'round2': 9, 'taken': 3, 'outer': 6, 'inner0': 18, 'inner1': 18, 'inner2': 18}
+    assert Counter(e['name'] for e in nodes) == ran
+    found = Counter((e['name'], e['args'].get('captured stage')) for e in nodes)
+    assert all(stage in (None, name) for name, stage in found)
+    unknown = {name for name, stage in found if not stage}
+    assert unknown == {'outer', 'inner0', 'inner1'}
+    answer = analyze('breakdown', played.dir)
+    stages = Counter()
+    for r in answer['rows']:
+        stages[r['stage']] += r['calls']
+    assert stages == {'once': sum(ran.values()) // 3, 'twice': 2 * sum(ran.values()) // 3}
+    lost = sum(ran[name] for name in unknown)
+    assert (answer['totals']['replayed'], answer['totals']['replayed_unknown']) == (sum(ran.values()), lost)
+
+
 def test_node_ids_are_unavailable(run, tmp_path, analyze):
     """Without node ids of the driver and of CUPTI everything but the nodes' origin is recorded, and that is counted."""
     played = play(run, tmp_path, 'ways', SIMGPU_LACK=BY_CUPTI,

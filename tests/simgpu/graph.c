@@ -2,6 +2,9 @@
  *
  * An instantiated graph is a copy whose nodes are in order of execution. Each node of a copy remembers its original. An
  * edge is stored at the node it leads to. A node that allocates memory allocates it once, when it is added.
+ *
+ * No kernel sets a condition. Its value at the launch decides: the body of an if that runs, the body of a switch, and how
+ * often the body of a while runs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +16,18 @@ struct CUgraph_st *sim_graph_new(void)
     return sim_new(GRAPH, sizeof(struct CUgraph_st), NULL);
 }
 
+struct CUgraph_st **sim_inner_graphs(struct op *op, unsigned *n)
+{
+    *n = op->kind == OP_CHILD ? 1 : op->kind == OP_CONDITION ? op->condition.size : 0;
+    return op->kind == OP_CHILD ? &op->child : op->condition.body;
+}
+
 static void node_free(struct CUgraphNode_st *node)
 {
-    if (node->op.kind == OP_CHILD) sim_graph_free(node->op.child);
+    unsigned n;
+    struct CUgraph_st **inner = sim_inner_graphs(&node->op, &n);
+    for (unsigned i = 0; i < n; i++) sim_graph_free(inner[i]);
+    if (node->op.kind == OP_CONDITION) free(inner);
     free(node->before.v);
     sim_point_drop(&node->done);
     sim_delete(node);
@@ -41,7 +53,9 @@ CUresult sim_node_add(struct CUgraph_st *graph, const CUgraphNode *deps, size_t 
     graph->nodes.v = sim_grow(graph->nodes.v, graph->nodes.n, sizeof *graph->nodes.v);
     graph->nodes.v[graph->nodes.n++] = node;
     node->local = graph->locals++;
-    if (op->kind == OP_CHILD) node->op.child->parent = node;
+    unsigned inside;
+    struct CUgraph_st **inner = sim_inner_graphs(&node->op, &inside);
+    for (unsigned i = 0; i < inside; i++) inner[i]->parent = node;
     *out = node;
     return CUDA_SUCCESS;
 }
@@ -52,7 +66,10 @@ struct CUgraphNode_st *sim_node_like(struct CUgraph_st *graph, CUgraphNode node)
     for (size_t i = 0; i < graph->nodes.n; i++) {
         struct CUgraphNode_st *mine = graph->nodes.v[i];
         if (mine->origin == node->head.id || mine == node) return mine;
-        if (mine->op.kind == OP_CHILD && (mine = sim_node_like(mine->op.child, node))) return mine;
+        unsigned n;
+        struct CUgraph_st **inner = sim_inner_graphs(&mine->op, &n);
+        for (unsigned k = 0; k < n; k++)
+            if ((mine = sim_node_like(inner[k], node))) return mine;
     }
     return NULL;
 }
@@ -76,6 +93,16 @@ static bool sort(struct CUgraph_st *graph, struct CUgraphNode_st **out)
     return n == graph->nodes.n;
 }
 
+/* Gives an operation its own copies of the graphs inside it. */
+static void copy_inner(struct op *op)
+{
+    unsigned n;
+    struct CUgraph_st **inner = sim_inner_graphs(op, &n);
+    if (op->kind == OP_CONDITION) op->condition.body = calloc(n, sizeof *inner);
+    struct CUgraph_st **copy = sim_inner_graphs(op, &n);
+    for (unsigned i = 0; i < n; i++) copy[i] = sim_graph_copy(inner[i]);
+}
+
 /* Needs the lock. NULL if the graph has a cycle. */
 struct CUgraph_st *sim_graph_copy(struct CUgraph_st *graph)
 {
@@ -87,7 +114,7 @@ struct CUgraph_st *sim_graph_copy(struct CUgraph_st *graph)
         for (size_t i = 0; i < n; i++) {
             struct op op = order[i]->op;
             for (size_t j = 0; j < order[i]->before.n; j++) deps[j] = order[i]->before.v[j]->twin;
-            if (op.kind == OP_CHILD) op.child = sim_graph_copy(op.child);
+            copy_inner(&op);
             sim_node_add(copy, deps, order[i]->before.n, &op, &node);
             order[i]->twin = node;
             node->origin = order[i]->head.id;
@@ -363,6 +390,17 @@ API_PTSZ(cuGraphUpload, (CUgraphExec exec, CUstream stream), (exec, stream))
     return sim_stream(stream, &s);
 }
 
+/* Returns how often a graph inside an operation runs, and which one. */
+static unsigned runs_of(const struct op *op, unsigned *inner)
+{
+    unsigned value = op->condition.value, size = op->condition.size;
+    *inner = 0;
+    if (op->kind == OP_CHILD) return 1;
+    if (op->condition.type == CU_GRAPH_COND_TYPE_WHILE) return value;
+    *inner = op->condition.type == CU_GRAPH_COND_TYPE_IF ? !value : value;
+    return *inner < size;
+}
+
 /* Runs all nodes, each after its predecessors or after `base`, which the caller keeps. `*done` is the end of all. */
 static CUresult run(struct where *where, struct CUgraph_st *graph, struct point *base, struct point *done)
 {
@@ -377,13 +415,15 @@ static CUresult run(struct where *where, struct CUgraph_st *graph, struct point 
         struct op op = node->op;
         if (!node->disabled && op.kind == OP_ALLOC) sim_graph_use(op.memory.base);
         if (!node->disabled && op.kind == OP_FREE) sim_graph_unuse(op.memory.base);
-        if (node->disabled || op.kind == OP_CHILD || op.kind == OP_FREE) op.kind = OP_EMPTY;
+        bool has_inner = op.kind == OP_CHILD || op.kind == OP_CONDITION;
+        if (node->disabled || has_inner || op.kind == OP_FREE) op.kind = OP_EMPTY;
         if (op.kind == OP_WAIT) deps[nr_deps++] = sim_point_copy(&op.event->when);
         where->node = sim_node_id(node);
         sim_run(where, &op, deps, nr_deps, &end);
-        if (node->op.kind == OP_CHILD && !node->disabled) {
+        unsigned inner, times = !node->disabled && has_inner ? runs_of(&node->op, &inner) : 0;
+        for (unsigned k = 0; k < times; k++) {
             start = end;
-            run(where, node->op.child, &start, &end);
+            run(where, sim_inner_graphs(&node->op, &(unsigned){0})[inner], &start, &end);
             sim_point_drop(&start);
         }
         sim_point_set(&node->done, end);

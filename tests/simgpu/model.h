@@ -192,7 +192,8 @@ enum op_kind {
     OP_FREE,
     OP_WRITE,
     OP_POLL,
-    OP_CHILD
+    OP_CHILD,
+    OP_CONDITION
 };
 struct op {
     enum op_kind kind;
@@ -219,6 +220,10 @@ struct op {
             unsigned size, flags;
         } write; /* also for the value that a stream waits for */
         struct CUgraph_st *child;
+        struct {
+            unsigned type, size, value; /* type: enum CUgraphConditionalNodeType; value: at each launch */
+            struct CUgraph_st **body;
+        } condition;
     };
     simgpu_wait wait; /* for a kernel that waits for other processes; NULL: for an ordinary kernel */
     void *wait_user;
@@ -368,6 +373,8 @@ static inline uint64_t sim_node_id(const struct CUgraphNode_st *node)
     return (uint64_t)node->graph->head.id << 32 | node->local;
 }
 struct CUgraph_st *sim_graph_copy(struct CUgraph_st *graph);
+/* Returns the graphs inside a node, and their number. */
+struct CUgraph_st **sim_inner_graphs(struct op *op, unsigned *n);
 
 /* ---- module.c ---- */
 struct CUfunc_st *sim_function(CUfunction handle);

@@ -49,6 +49,29 @@ static CUresult free_op(struct op *op, CUdeviceptr_v2 dptr)
     return CUDA_SUCCESS;
 }
 
+/* A handle is a number, with the value at each launch in its lower half. */
+API(cuGraphConditionalHandleCreate,
+    (CUgraphConditionalHandle * handle, CUgraph graph, CUcontext ctx, unsigned value, unsigned flags),
+    (handle, graph, ctx, value, flags))
+{
+    static uint32_t handles;
+    LOCKED;
+    NEED_VALUE(handle && is(graph, GRAPH) && flags <= CU_GRAPH_COND_ASSIGN_DEFAULT);
+    *handle = (uint64_t)++handles << 32 | (flags ? value : 0);
+    return CUDA_SUCCESS;
+}
+static CUresult condition_op(struct op *op, CUDA_CONDITIONAL_NODE_PARAMS *p)
+{
+    NEED_VALUE(p->size && p->size <= (p->type == CU_GRAPH_COND_TYPE_IF      ? 2
+                                      : p->type == CU_GRAPH_COND_TYPE_WHILE ? 1
+                                                                            : 64));
+    *op = (struct op){.kind = OP_CONDITION, .condition = {p->type, p->size, (uint32_t)p->handle, NULL}};
+    op->condition.body = calloc(p->size, sizeof *op->condition.body);
+    for (unsigned i = 0; i < p->size; i++) op->condition.body[i] = sim_graph_new();
+    p->phGraph_out = op->condition.body;
+    return CUDA_SUCCESS;
+}
+
 static CUresult generic_op(struct op *op, CUgraphNodeParams *p)
 {
     NEED_VALUE(p);
@@ -63,6 +86,7 @@ static CUresult generic_op(struct op *op, CUgraphNodeParams *p)
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return event_op(op, OP_WAIT, p->eventWait.event);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return event_op(op, OP_RECORD, p->eventRecord.event);
     case CU_GRAPH_NODE_TYPE_MEM_FREE: return free_op(op, p->free.dptr);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return condition_op(op, &p->conditional);
     default: return CUDA_ERROR_NOT_SUPPORTED;
     }
 }
@@ -143,13 +167,19 @@ API(cuGraphAddNode_v2,
 
 API(cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType *type), (node, type))
 {
-    static const CUgraphNodeType types[] = {
-        [OP_EMPTY] = CU_GRAPH_NODE_TYPE_EMPTY,       [OP_KERNEL] = CU_GRAPH_NODE_TYPE_KERNEL,
-        [OP_COPY] = CU_GRAPH_NODE_TYPE_MEMCPY,       [OP_SET] = CU_GRAPH_NODE_TYPE_MEMSET,
-        [OP_HOST] = CU_GRAPH_NODE_TYPE_HOST,         [OP_RECORD] = CU_GRAPH_NODE_TYPE_EVENT_RECORD,
-        [OP_WAIT] = CU_GRAPH_NODE_TYPE_WAIT_EVENT,   [OP_ALLOC] = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
-        [OP_FREE] = CU_GRAPH_NODE_TYPE_MEM_FREE,     [OP_WRITE] = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
-        [OP_POLL] = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, [OP_CHILD] = CU_GRAPH_NODE_TYPE_GRAPH};
+    static const CUgraphNodeType types[] = {[OP_EMPTY] = CU_GRAPH_NODE_TYPE_EMPTY,
+                                            [OP_KERNEL] = CU_GRAPH_NODE_TYPE_KERNEL,
+                                            [OP_COPY] = CU_GRAPH_NODE_TYPE_MEMCPY,
+                                            [OP_SET] = CU_GRAPH_NODE_TYPE_MEMSET,
+                                            [OP_HOST] = CU_GRAPH_NODE_TYPE_HOST,
+                                            [OP_RECORD] = CU_GRAPH_NODE_TYPE_EVENT_RECORD,
+                                            [OP_WAIT] = CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+                                            [OP_ALLOC] = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+                                            [OP_FREE] = CU_GRAPH_NODE_TYPE_MEM_FREE,
+                                            [OP_WRITE] = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+                                            [OP_POLL] = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+                                            [OP_CHILD] = CU_GRAPH_NODE_TYPE_GRAPH,
+                                            [OP_CONDITION] = CU_GRAPH_NODE_TYPE_CONDITIONAL};
     NEED_VALUE(is(node, NODE) && type);
     *type = types[node->op.kind];
     return CUDA_SUCCESS;

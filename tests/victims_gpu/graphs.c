@@ -2,6 +2,7 @@
  *
  * graphs ways         captured (also in two streams), added, cloned, a child, a graph launched into a capture, a
  *                     condition's body; each replayed in the stages `once` and `twice`
+ * graphs conditions   a loop of three rounds, an if that holds, one that does not, and a loop in a loop, each replayed likewise
  * graphs large NODES  one graph of that many nodes, replayed three times
  * graphs many GRAPHS  as many graphs of ten nodes: captured, instantiated, replayed, destroyed
  *
@@ -16,6 +17,12 @@
 #include "../../include/tfinject.h"
 #include "check.h"
 #include "cuda.h"
+
+#if CUDA_VERSION >= 13000
+#define add_node(node, graph, after, count, params) cuGraphAddNode(node, graph, after, NULL, count, params)
+#else
+#define add_node(node, graph, after, count, params) cuGraphAddNode(node, graph, after, count, params)
+#endif
 
 static CUmodule module;
 static CUstream stream, side;
@@ -127,6 +134,65 @@ static void ways(void)
     for (int i = 0; i < 4; i++) CHECK(cuGraphExecDestroy(exec[i]));
 }
 
+/* Adds a node with one body, whose condition has `value` at each launch. */
+static CUgraph add_condition(CUgraph in, CUgraphNode after, CUgraphConditionalNodeType type, unsigned value,
+                             CUgraphNode *node)
+{
+    CUgraphConditionalHandle handle;
+    CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    CUcontext ctx;
+    CHECK(cuCtxGetCurrent(&ctx));
+    CHECK(cuGraphConditionalHandleCreate(&handle, in, ctx, value, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    p.conditional = (CUDA_CONDITIONAL_NODE_PARAMS){.handle = handle, .type = type, .size = 1, .ctx = ctx};
+    CHECK(add_node(node, in, after ? &after : NULL, after ? 1 : 0, &p));
+    return p.conditional.phGraph_out[0];
+}
+
+/* Captures kernels into a graph that is there. */
+static void capture_to(CUgraph graph, const char *first, const char *second)
+{
+    CHECK(cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    launch(first, stream);
+    if (second) launch(second, stream);
+    CHECK(cuStreamEndCapture(stream, &graph));
+}
+
+/* A graph with a kernel in front of a condition: in the body the numbers of nodes begin again. */
+static CUgraphExec condition(const char *before, CUgraphConditionalNodeType type, unsigned value, const char *first,
+                             const char *second)
+{
+    CUgraph graph;
+    CUgraphNode node;
+    CHECK(cuGraphCreate(&graph, 0));
+    CUgraphNode kernel_before = add_kernel(graph, before);
+    CUgraph body = add_condition(graph, kernel_before, type, value, &node);
+    capture_to(body, first, second);
+    return instantiate(graph);
+}
+
+static CUgraphExec loop_in_loop(void)
+{
+    CUgraph graph, inner;
+    CUgraphNode node;
+    CHECK(cuGraphCreate(&graph, 0));
+    CUgraph outer = add_condition(graph, NULL, CU_GRAPH_COND_TYPE_WHILE, 2, &node);
+    capture_to(outer, "outer", NULL);
+    inner = add_condition(outer, NULL, CU_GRAPH_COND_TYPE_WHILE, 3, &node);
+    add_kernel(inner, "inner0"); /* has a number that a node of `outer` has too */
+    add_kernel(inner, "inner1");
+    add_kernel(inner, "inner2");
+    return instantiate(graph);
+}
+
+static void conditions(void)
+{
+    CUgraphExec exec[] = {condition("before", CU_GRAPH_COND_TYPE_WHILE, 3, "round", "round2"),
+                          condition("before", CU_GRAPH_COND_TYPE_IF, 1, "taken", NULL),
+                          condition("before", CU_GRAPH_COND_TYPE_IF, 0, "left", NULL), loop_in_loop()};
+    replay_all(exec, 4);
+    for (int i = 0; i < 4; i++) CHECK(cuGraphExecDestroy(exec[i]));
+}
+
 static uint64_t now_us(void)
 {
     struct timespec t;
@@ -185,6 +251,7 @@ int main(int argc, char **argv)
     CHECK(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
     if (strcmp(what, "large") == 0) took = sizes(1, number, 3);
     else if (strcmp(what, "many") == 0) took = sizes(number, 10, 1);
+    else if (strcmp(what, "conditions") == 0) conditions();
     else ways();
     printf("%ld %llu ok\n", peak_kilobytes(), (unsigned long long)took);
     return 0;
