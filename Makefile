@@ -147,6 +147,19 @@ vpath help_pages.c $(B)
 vpath page_text.c $(B)
 $(B)/tfanalyze: $(TOOL_OBJS)
 	$(call link,LINK,$(CC) $(SANITIZE) $(LDFLAGS_TOOL) -o $@ $(TOOL_OBJS) $(LDLIBS_TOOL))
+# The same objects under MPI, of OpenMPI or MPICH: MPICC=mpicc.mpich. Its own main replaces that of tfanalyze.
+MPICC ?= mpicc
+.PHONY: mpi
+mpi: $(B)/tfanalyze-mpi ## build tfanalyze-mpi, which summarises the files of a run in many processes (needs mpicc)
+$(B)/obj/mpi/tfanalyze_mpi.o: mpi/tfanalyze_mpi.c $(B)/flags
+	$(call compile,CC,OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) $(CFLAGS_TOOL) -c -o $@ $<)
+$(B)/obj/mpi/commands.o: $(B)/obj/tool/analysis/main.o
+	$(call link,GEN,objcopy --redefine-sym main=unused_main $< $@)
+MPI_OBJS = $(B)/obj/mpi/tfanalyze_mpi.o $(B)/obj/mpi/commands.o $(filter-out %/analysis/main.o,$(TOOL_OBJS))
+$(B)/tfanalyze-mpi: $(MPI_OBJS)
+	$(call link,LINK,OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) $(SANITIZE) $(LDFLAGS_TOOL) -o $@ $(MPI_OBJS) $(LDLIBS_TOOL))
+-include $(B)/obj/mpi/tfanalyze_mpi.d
+everything: $(if $(ASAN),,$(if $(shell command -v $(MPICC)),mpi))
 $(B)/demo/%: scripts/demo/%.cpp $(B)/flags
 	$(call compile,CXX,$(CXX) $(CFLAGS_CXX) -MF $@.d -o $@ $< -pthread -ldl)
 $(B)/demo/%: scripts/demo/%.c $(B)/flags
@@ -220,7 +233,7 @@ compdb: ## write build/compile_commands.json, which clangd finds by itself
 hooks: ## install git's pre-commit hook, which checks format and tables of the staged files (scripts/pre-commit)
 	$(Q)scripts/pre-commit --install
 clean: ## remove compiled files; build/venv and build/nvidia stay (rm -rf build removes everything)
-	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo gpu simgpu simgpu12 victims_gpu test lint flags pycache headers.mk exports.map shims.c schema.c help_pages.c page_text.c man dist compile_commands.json tfanalyze libtfinject.so libtfinject-alloc.so)
+	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo gpu simgpu simgpu12 victims_gpu test lint flags pycache headers.mk exports.map shims.c schema.c help_pages.c page_text.c man dist compile_commands.json tfanalyze tfanalyze-mpi libtfinject.so libtfinject-alloc.so)
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 help-tests: ## list the subject of each test file
