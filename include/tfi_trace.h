@@ -1,8 +1,9 @@
 /* tfi_trace.h - specifies the trace on disk, together with the two tables it includes.
  *
- * A process writes two files. `NAME.tfr` is a sequence of blocks, only ever appended to. `NAME.tfr.live` is a shared
- * mapping of the records not appended yet; it is removed at a clean end. After SIGKILL the two together hold
- * every committed record. All numbers are little-endian. Nothing here is ever renumbered or reused.
+ * A process writes two files. `NAME.tfr` is a sequence of blocks, only ever appended to; with TFI_MODE=flight a shorter
+ * one replaces it now and then. `NAME.tfr.live` is a shared mapping of the records not appended yet; it is removed at a
+ * clean end. After SIGKILL the two together hold every committed record. All numbers are little-endian. Nothing here is
+ * ever renumbered or reused.
  *
  * ---- NAME.tfr -----------------------------------------------------------------------------------------------------
  *
@@ -17,6 +18,9 @@
  *            version, activities (words of TFI_ACTIVITIES, those in force), preloaded ("no": the wrappers get no calls),
  *            env.NAME, meta.NAME ... There may be several; a later value wins. clock.ticks, clock.monotonic,
  *            clock.realtime and clock.error are one more pair of clock records, taken when the library was loaded.
+ *            With TFI_MODE=flight a second one has flight.chunks and flight.records, left out to keep the file small, and
+ *            flight.since, ticks: the trace has every record that was complete after that, and some before. Their serials
+ *            are missing; a chunk of definitions that were among them has the serial of one.
  *   SCHEMA   the record kinds of this file as lines: "number kind column:ctype:TYPE:CODEC column:...\n". A list has
  *            the codec LIST and is the last column.
  *   STRINGS  struct tfi_string entries, each padded to 8. A string precedes every chunk that uses it.

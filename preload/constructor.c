@@ -27,6 +27,7 @@
 #include "cupti/client.h"
 #include "hang/silence.h"
 #include "sample/sample_records.h"
+#include "flight/ring.h"
 #include "hooks/dl.h"
 #include "hooks/host_blocks.h"
 #include "io/io.h"
@@ -46,8 +47,8 @@
 #include "stage/console.h"
 
 /* Jobs of the background thread, in the order in which it asks them, and those that call other libraries. */
-static const struct tfi_job *const own_jobs[] = {&tfi_schedule_job, &tfi_writer_job, &tfi_silence_job, &tfi_samples_job,
-                                                 &tfi_looks_job};
+static const struct tfi_job *const own_jobs[] = {&tfi_schedule_job, &tfi_writer_job,  &tfi_ring_job,
+                                                 &tfi_silence_job,  &tfi_samples_job, &tfi_looks_job};
 static const struct tfi_job *const calling_jobs[] = {&tfi_cupti_job, &tfi_event_times_job, &tfi_nvml_job};
 
 /* quick_exit calls libc's internal _exit, which bypasses our hook. */

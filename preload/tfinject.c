@@ -33,6 +33,7 @@
 #include "cuda/device_timing.h"
 #include "cuda/event_times.h"
 #include "cupti/client.h"
+#include "flight/ring.h"
 #include "io/sums.h"
 #include "life.h"
 #include "nvml/nvml.h"
@@ -117,6 +118,9 @@ static bool open_trace(void)
     }
     describe();
     tfi_run_has_trace();
+    if (tfi_config.mode == TFI_MODE_FLIGHT)
+        tfi_ring_begin(tfi_config.flight_mb < tfi_config.max_mb ? tfi_config.flight_mb : tfi_config.max_mb,
+                       tfi_config.flight_s);
     if (tfi_config_has_warnings() && tfi_once("warnings of the environment")) tfi_config_warn();
     tfi_log(tfi_run_dir_is_lost() ? TFI_LOG_WARN : TFI_LOG_INFO, "recording to %s/%s%s", tfi_trace_dir.path, file,
             tfi_run_dir_is_lost() ? ", because the working directory no longer exists; set TFI_OUTPUT_DIR" : "");
@@ -169,6 +173,7 @@ static void restart(void)
     tfi_looks_restart();
     tfi_samples_restart();
     tfi_writer_restart();
+    tfi_ring_restart();
     tfi_schedule_restart();
     tfi_v2_restart();
     tfi_live = NULL;

@@ -261,6 +261,20 @@ static void emit_unmatched(struct emit *e, const struct model *model, struct unm
     emit_close(e);
 }
 
+/* Prints what TFI_MODE=flight kept of the run; null if all records are there. */
+static void emit_ring(struct emit *e, const struct process *p)
+{
+    if (!p->ring.chunks) {
+        emit_null(e, "flight");
+        return;
+    }
+    emit_open(e, "flight", false);
+    if (p->clock.has_rate) emit_us(e, "kept_us", MAX(p->last - (int64_t)p->ring.since, 0));
+    else emit_null(e, "kept_us");
+    emit_count(e, "left_out", p->ring.records);
+    emit_close(e);
+}
+
 static void emit_process(struct session *session, struct unmatched *unmatched, const struct process *p)
 {
     struct emit *e = &session->emit;
@@ -278,6 +292,7 @@ static void emit_process(struct session *session, struct unmatched *unmatched, c
     else emit_null(e, "duration_us");
     emit_text(e, "ended", p->ended);
     emit_bool(e, "complete", p->complete);
+    emit_ring(e, p);
     emit_counts(e, p);
     emit_health(e, p);
     if (p->has_cost) emit_us(e, "own_cost_us", (int64_t)p->own_cost_ns);

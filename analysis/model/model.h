@@ -436,10 +436,10 @@ struct process {
     struct packed_block block; /* of a process from a file of summaries (.tfs) */
     int64_t read_at; /* nanoseconds of this host's CLOCK_REALTIME, before the .live file was read; 0: there is none */
     enum trace_life life;
-    bool is_life_known;   /* the process could be looked up: it is of this host and of its present boot */
-    bool has_text_thread; /* some thread's number is a text in the file, even if it reads as a number */
-    bool has_float_ts,
-        has_float_dur; /* some ts or dur of an event with both dur and category has a point or an exponent */
+    bool is_life_known;               /* the process could be looked up: it is of this host and of its present boot */
+    bool has_text_thread;             /* some thread's number is a text in the file, even if it reads as a number */
+    bool has_float_ts, has_float_dur; /* some ts or dur of an event with dur and category has a point or an exponent */
+    struct ring ring;                 /* of a trace that was kept small */
 
     /* Tables: each has a row in needs/tables.def, which says who may read it. */
     struct count *kinds;

@@ -136,9 +136,11 @@ static void first_visit(struct reader *reader, size_t index, struct chunk *chunk
 /* Returns the number of chunks that have a serial but are in no file, as far as that is known. */
 static uint64_t count_missing(const struct trace *trace, uint64_t seen, uint64_t highest)
 {
+    uint64_t gone = trace_ring(trace).chunks;
+    seen = seen > UINT64_MAX - gone ? UINT64_MAX : seen + gone;
     uint64_t drops[TFI_MAX_DROPS] = {0}, chunks;
     trace_drops(trace, drops);
-    if (trace->life == LIFE_RUNNING || drops[TFI_DROP_APPEND] || drops[TFI_DROP_CAP])
+    if (trace->life == LIFE_RUNNING || drops[TFI_DROP_APPEND] || drops[TFI_DROP_CAP] || drops[TFI_DROP_RING])
         return 0; /* missing chunks are not appended yet, or the library dropped and counted them */
     if (trace->ends_with_footer) {
         bool known = pairs_number(&trace->footer, "chunks", &chunks);
@@ -175,6 +177,8 @@ static void count_lost_chunks(struct trace *trace)
     trace->missing_chunks = count_missing(trace, seen, highest);
     if (trace->missing_chunks) {
         bool known = trace->ends_with_footer && pairs_number(&trace->footer, "records", &all) && all > records;
+        records += MIN(trace_ring(trace).records, UINT64_MAX - records);
+        known &= all > records;
         trace->lost_missing = known ? all - records : trace->missing_chunks;
     }
 }

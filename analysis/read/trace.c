@@ -125,6 +125,15 @@ bool trace_number(const struct trace *trace, const char *key, uint64_t *value)
     return text && tfi_whole_number(text, 0, UINT64_MAX, value);
 }
 
+struct ring trace_ring(const struct trace *trace)
+{
+    struct ring ring = {0};
+    bool known = pairs_number(&trace->info, "flight.chunks", &ring.chunks) &&
+                 pairs_number(&trace->info, "flight.records", &ring.records) &&
+                 pairs_number(&trace->info, "flight.since", &ring.since);
+    return known ? ring : (struct ring){0};
+}
+
 /* ---- drops counted by the library ---- */
 
 const struct drop drop_table[] = {
@@ -158,6 +167,7 @@ static const char *remedy(int drop)
     case TFI_DROP_APPEND: return "free space on the run directory's disk, or set TFI_OUTPUT_DIR to another directory";
     case TFI_DROP_STRINGS:
         return "record fewer texts that differ each time: TFI_TENSOR_ADDRESSES=0, TFI_RECORD_SHAPES=0";
+    case TFI_DROP_RING: return "raise TFI_FLIGHT_MB, or select stages with ENABLE_PROFILER_NAMES";
     case TFI_DROP_CAP: return "raise TFI_MAX_MB, or select stages with ENABLE_PROFILER_NAMES";
     default: return "select fewer stages with ENABLE_PROFILER_NAMES";
     }

@@ -141,6 +141,13 @@ void trace_end_ahead(struct trace *trace);
 const char *trace_info(const struct trace *trace, const char *key);
 bool trace_number(const struct trace *trace, const char *key, uint64_t *value);
 
+/* What the library left out to stay within TFI_FLIGHT_MB. */
+struct ring {
+    uint64_t chunks, records; /* 0: nothing */
+    uint64_t since; /* ticks; the model: nanoseconds. The trace has every record after that, and some before */
+};
+struct ring trace_ring(const struct trace *trace);
+
 /* Inflates `stored` bytes into exactly `raw` bytes. `*ready` tells whether the stream was used before. */
 bool inflate_all(z_stream *stream, bool *ready, const uint8_t *from, uint32_t stored, uint8_t *to, uint32_t raw);
 

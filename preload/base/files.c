@@ -558,6 +558,22 @@ bool tfi_file_rename(struct tfi_file *file, const char *name)
     return ok;
 }
 
+bool tfi_file_replace(struct tfi_file *old, const struct tfi_file *file)
+{
+    char name[TFI_NAME_BYTES];
+    errno = ESTALE;
+    if (tfi_file_is_gone(old)) return false;
+    int at = enter_dir(old->dir);
+    bool ok = at >= 0 && syscall(SYS_renameat, at, file->name, at, old->name) == 0;
+    leave_dir(old->dir, at);
+    if (!ok) return false;
+    tfi_file_close(old);
+    memcpy(name, old->name, sizeof name);
+    *old = *file;
+    memcpy(old->name, name, sizeof name);
+    return true;
+}
+
 void tfi_file_remove(struct tfi_file *file)
 {
     int error = errno;

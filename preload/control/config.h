@@ -47,6 +47,11 @@ enum tfi_graphs {
 #include "env.def"
 };
 
+#define MODES(name, word) TFI_MODE_##name,
+enum tfi_mode {
+#include "env.def"
+};
+
 struct tfi_config {
     const char *names; /* this and the next ones: copies of the values, NULL if unset */
     const char *output_dir;
@@ -58,6 +63,8 @@ struct tfi_config {
     const char *io_paths; /* NULL: all files but those of the classes */
     const char *step;     /* NULL: ProfilerStep#* */
     uint64_t max_mb;
+    uint64_t flight_mb;
+    uint64_t flight_s;
     uint64_t flush_ms;
     uint64_t nvml_hz;
     uint64_t hang_s;
@@ -80,6 +87,7 @@ struct tfi_config {
     uint32_t sync_stages; /* TFI_UNSET: contexts of TeleFuser wait, other stages do not */
     uint32_t profile_debug;
     enum tfi_graphs graphs;
+    enum tfi_mode mode;
     struct tfi_plan schedule;
     struct tfi_capture capture;
     struct tfi_trigger trigger;

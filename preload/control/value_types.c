@@ -98,6 +98,11 @@ static const char *const graphs[] = {
 #include "env.def"
 };
 
+#define MODES(name, word) word,
+static const char *const modes[] = {
+#include "env.def"
+};
+
 /* An empty list gives no bits. */
 bool tfi_config_activities(const char *list, uint32_t *bits)
 {
@@ -155,6 +160,13 @@ static bool parse_graphs(const char *text, void *field)
 {
     int found = index_of(text, graphs, TFI_COUNT(graphs));
     if (found >= 0) *(enum tfi_graphs *)field = (enum tfi_graphs)found;
+    return found >= 0;
+}
+
+static bool parse_mode(const char *text, void *field)
+{
+    int found = index_of(text, modes, TFI_COUNT(modes));
+    if (found >= 0) *(enum tfi_mode *)field = (enum tfi_mode)found;
     return found >= 0;
 }
 
@@ -237,6 +249,11 @@ static const char graphs_take[] = "one of:"
 #include "env.def"
     ;
 
+#define MODES(name, word) " " word
+static const char mode_takes[] = "one of:"
+#include "env.def"
+    ;
+
 #define RANGE(type, least, most) static const char type##_takes[] = "a whole number from " #least " to " #most;
 #include "env.def"
 
@@ -257,6 +274,7 @@ static const struct {
     [TYPE_WORDS] = {parse_words, describe_word, words_take},
     [TYPE_LEVEL] = {parse_level, describe_word, level_takes},
     [TYPE_GRAPHS] = {parse_graphs, describe_word, graphs_take},
+    [TYPE_MODES] = {parse_mode, describe_word, mode_takes},
     [TYPE_SCHEDULE] = {parse_schedule, describe_other,
                        "skip_first, wait, warmup, active (not 0) and repeat, each as name=number, separated by commas"},
     [TYPE_CAPTURE] = {parse_capture, describe_other,

@@ -18,6 +18,7 @@ enum tfi_value_type {
     TYPE_WORDS,
     TYPE_LEVEL,
     TYPE_GRAPHS,
+    TYPE_MODES,
     TYPE_SCHEDULE,
     TYPE_CAPTURE,
     TYPE_TRIGGER,

@@ -85,6 +85,11 @@ uint32_t tfi_strings_count(void)
     return __atomic_load_n(&count, __ATOMIC_RELAXED);
 }
 
+uint64_t tfi_strings_bytes(void)
+{
+    return __atomic_load_n(&total, __ATOMIC_RELAXED);
+}
+
 static const struct text *text_of(uint32_t number)
 {
     return pages[number / PAGE_TEXTS][number % PAGE_TEXTS];

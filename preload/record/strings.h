@@ -18,4 +18,7 @@ bool tfi_strings_init(void);
 
 uint32_t tfi_strings_count(void);
 
+/* Bytes of all strings, as they take in a file. */
+uint64_t tfi_strings_bytes(void);
+
 #endif

@@ -5,6 +5,7 @@
  * the same cost, while a background thread alone dropped 13 to 49 % on two cores.
  * Records are lost, and counted, only when an append fails, the cap is reached or the lock can't be taken.
  * All appends hold one lock. A block is written whole or not at all. Strings precede the chunk that may use them.
+ * With TFI_MODE=flight the file is replaced by a smaller one now and then (flight/ring.c).
  */
 #include "record/writer.h"
 
@@ -29,6 +30,7 @@
 
 #define RING 2048u /* more than there are chunks */
 #define STOP_MS 500u
+#define MOST_TRIES 20u /* for room in a trace that is kept small */
 #define LAST_MS 60000u /* for the end of the trace, once the background thread writes it */
 #define BEHIND ((TFI_POOL_BYTES / TFI_LARGE_BYTES) / 2)
 
@@ -43,7 +45,8 @@ static struct {
     const struct tfi_text *info;
     bool begun; /* the start of the file is written */
     bool told_error, told_cap;
-    bool ended; /* the footer was written: nothing may follow it */
+    bool ending; /* only what is there now follows */
+    bool ended;  /* the footer was written: nothing may follow it */
     uint32_t last_bytes;
     uint8_t last_row[TFI_LAST_ROW_BYTES];
 } trace;
@@ -57,6 +60,7 @@ static struct {
 } queue;
 
 static struct tfi_encoder *encoder;
+static const struct tfi_keeper *keeper; /* NULL: the trace only grows */
 
 /* In the program's table of descriptors the file is open only while a thread has the lock. */
 static void unlock_trace(void)
@@ -67,19 +71,19 @@ static void unlock_trace(void)
 
 /* A file that has its head only belongs to a process that was killed before it recorded anything; an empty one to a full
  * disk. */
-static bool write_head(void)
+static bool write_head(struct tfi_file *to, uint64_t *size)
 {
     struct tfi_file_head head = {.major = TFI_MAJOR, .minor = TFI_MINOR, .head_bytes = sizeof head};
     memcpy(head.magic, TFI_FILE_MAGIC, sizeof head.magic);
     struct iovec part = {&head, sizeof head};
-    return trace.size || tfi_file_append(&file, &trace.size, &part, 1);
+    return *size || tfi_file_append(to, size, &part, 1);
 }
 
 bool tfi_writer_open(struct tfi_dir *dir, const char *name, uint64_t max_mb)
 {
     cap_mb = max_mb;
     if (!tfi_file_create(&file, dir, name)) return false;
-    write_head();
+    write_head(&file, &trace.size);
     return true;
 }
 
@@ -137,14 +141,19 @@ static const char zeros[8]; /* behind a payload, to its multiple of 8 bytes */
  * computed before the lock is taken, so that other threads do not wait for it. */
 static bool append(struct tfi_block *head, const void *payload)
 {
-    complete(head);
-    struct iovec parts[] = {{head, sizeof *head}, {(void *)payload, head->stored}, {(void *)zeros, -head->stored & 7}};
-    if (tfi_file_append(&file, &trace.size, parts, TFI_COUNT(parts))) return true;
+    if (tfi_writer_append_to(&file, &trace.size, head, payload)) return true;
     complain();
     return false;
 }
 
-static struct tfi_block plain_head(uint16_t type, const void *payload, size_t bytes)
+bool tfi_writer_append_to(struct tfi_file *to, uint64_t *size, struct tfi_block *head, const void *payload)
+{
+    complete(head);
+    struct iovec parts[] = {{head, sizeof *head}, {(void *)payload, head->stored}, {(void *)zeros, -head->stored & 7}};
+    return tfi_file_append(to, size, parts, TFI_COUNT(parts));
+}
+
+struct tfi_block tfi_writer_block(uint16_t type, const void *payload, size_t bytes)
 {
     return (struct tfi_block){
         .type = type, .stored = (uint32_t)bytes, .raw = (uint32_t)bytes, .crc = tfi_crc(0, payload, bytes)};
@@ -152,17 +161,14 @@ static struct tfi_block plain_head(uint16_t type, const void *payload, size_t by
 
 static bool append_plain(uint16_t type, const void *payload, size_t bytes)
 {
-    struct tfi_block head = plain_head(type, payload, bytes);
+    struct tfi_block head = tfi_writer_block(type, payload, bytes);
     return append(&head, payload);
 }
 
-/* Writes the start of the file: its head, then the header and the schema. Each append tries again until it is written: a
- * full disk may have room later. */
-static bool begin_writing(void)
+bool tfi_writer_start(struct tfi_file *to, uint64_t *size)
 {
-    if (trace.begun) return true;
-    struct tfi_block info = plain_head(TFI_BLOCK_HEADER, trace.info->data, trace.info->used);
-    struct tfi_block schema = plain_head(TFI_BLOCK_SCHEMA, tfi_schema_deflated, tfi_schema_deflated_bytes);
+    struct tfi_block info = tfi_writer_block(TFI_BLOCK_HEADER, trace.info->data, trace.info->used);
+    struct tfi_block schema = tfi_writer_block(TFI_BLOCK_SCHEMA, tfi_schema_deflated, tfi_schema_deflated_bytes);
     schema.flags = TFI_FLAG_DEFLATED;
     schema.raw = (uint32_t)tfi_schema_bytes;
     complete(&info);
@@ -175,7 +181,14 @@ static bool begin_writing(void)
         {(void *)tfi_schema_deflated, schema.stored},
         {(void *)zeros, -schema.stored & 7},
     };
-    trace.begun = write_head() && tfi_file_append(&file, &trace.size, parts, TFI_COUNT(parts));
+    return write_head(to, size) && tfi_file_append(to, size, parts, TFI_COUNT(parts));
+}
+
+/* Writes the start of the trace. Each append tries again until it is written: a full disk may have room later. */
+static bool begin_writing(void)
+{
+    if (trace.begun) return true;
+    trace.begun = tfi_writer_start(&file, &trace.size);
     if (!trace.begun) complain();
     return trace.begun;
 }
@@ -199,6 +212,7 @@ static uint64_t waiting_strings(void)
  * behind a gap would make everything open at the cap seem to last until then. */
 static bool over_cap(uint32_t bytes)
 {
+    if (keeper) return !trace.ending && !keeper->has_room(trace.size + waiting_strings() + bytes + END_BYTES);
     if (!trace.told_cap && trace.size + waiting_strings() + bytes + END_BYTES <= cap_mb << 20) return false;
     if (!trace.told_cap)
         tfi_log(TFI_LOG_WARN, "%s/%s has reached TFI_MAX_MB=%lu; later records are dropped and counted", file.dir->path,
@@ -247,6 +261,7 @@ static void append_library(const void *rows, uint32_t bytes)
     if (!append(&head, rows)) return;
     trace.chunks++;
     trace.records += head.records;
+    if (keeper) keeper->note(trace.size, &head, rows, bytes);
 }
 
 void tfi_writer_append_own(const void *row, uint32_t bytes)
@@ -273,13 +288,13 @@ static void tell_drops(void)
 
 /* Appends a chunk's payload; the caller holds the lock. Returns 0, or the reason it is not in the trace (enum
  * tfi_drop). */
-static int append_chunk(const struct tfi_chunk *chunk, struct tfi_block *head, const void *payload)
+static int append_chunk(const struct tfi_chunk *chunk, uint32_t bytes, struct tfi_block *head, const void *payload)
 {
     head->type = TFI_BLOCK_CHUNK;
     head->serial = chunk->serial;
     head->thread = chunk->thread;
     head->tid = chunk->tid;
-    if (over_cap(head->stored)) return TFI_DROP_CAP;
+    if (over_cap(head->stored)) return keeper ? TFI_DROP_RING : TFI_DROP_CAP;
     if (!tfi_file_has_room(trace.size + head->stored + END_BYTES)) {
         complain();
         return TFI_DROP_APPEND;
@@ -287,6 +302,7 @@ static int append_chunk(const struct tfi_chunk *chunk, struct tfi_block *head, c
     if (!flush_strings() || !append(head, payload)) return TFI_DROP_APPEND;
     trace.chunks++;
     trace.records += head->records;
+    if (keeper) keeper->note(trace.size, head, chunk + 1, bytes);
     tell_drops();
     return 0;
 }
@@ -318,9 +334,10 @@ static bool append_one(struct tfi_chunk *chunk, bool pack, bool stays)
     head.crc = tfi_crc(0, payload, head.stored);
     bool locked = stays;
     int drop = TFI_DROP_LOCKED;
-    if (locked || tfi_lock(&trace.lock)) {
-        drop = trace.ended ? 0 : append_chunk(chunk, &head, payload);
+    for (unsigned tries = 0; locked || tfi_lock(&trace.lock); tries++) {
+        drop = trace.ended ? 0 : append_chunk(chunk, bytes, &head, payload);
         if (!locked) unlock_trace();
+        if (drop != TFI_DROP_RING || locked || tries == MOST_TRIES || !keeper->make_room(pack)) break;
     }
     if (drop && !(stays && drop == TFI_DROP_APPEND)) tfi_count_drop(drop, head.records);
     return drop != TFI_DROP_APPEND;
@@ -395,6 +412,36 @@ void tfi_writer_take(struct tfi_chunk *chunk)
     tfi_background_signal();
 }
 
+/* ---- a trace that is kept small ---- */
+
+void tfi_writer_keep_within(const struct tfi_keeper *by)
+{
+    keeper = by;
+}
+
+const struct tfi_writing *tfi_writer_hold(void)
+{
+    static struct tfi_writing writing = {.file = &file, .size = &trace.size};
+    if (!tfi_lock(&trace.lock)) return NULL;
+    if (!trace.begun || trace.ended) {
+        unlock_trace();
+        return NULL;
+    }
+    writing.chunks = trace.chunks;
+    writing.records = trace.records;
+    return &writing;
+}
+
+void tfi_writer_release(void)
+{
+    unlock_trace();
+}
+
+void tfi_writer_tell_again(void)
+{
+    memset(trace.drops_told, 0, sizeof trace.drops_told);
+}
+
 /* ---- the end ---- */
 
 void tfi_writer_append_last(const void *row, uint32_t bytes)
@@ -460,6 +507,7 @@ static bool write_end(const char *reason)
 {
     struct tfi_chunk *chunk;
     bool whole = true;
+    trace.ending = true;
     if (!encoder) encoder = tfi_encoder_new(TFI_LARGE_BYTES);
     while ((chunk = take_waiting()) != NULL) whole &= finish_one(chunk);
     for (struct tfi_thread *t = tfi_threads(); t; t = t->all) {

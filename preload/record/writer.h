@@ -50,6 +50,38 @@ bool tfi_writer_help(void);
 /* Appends the strings of the string region and empties it. False if that failed. */
 bool tfi_writer_reset_strings(void);
 
+/* What keeps the trace small; called under the writer's lock where nothing else is said. */
+struct tfi_keeper {
+    bool (*has_room)(uint64_t size); /* true if the file may have that size */
+    /* Waits, without the lock, until the file is smaller, or makes it so in the background thread; false in vain. */
+    bool (*make_room)(bool in_background);
+    /* A chunk was appended, with these rows, and the file ends at `end` now. */
+    void (*note)(uint64_t end, const struct tfi_block *head, const void *rows, uint32_t bytes);
+};
+
+/* Has the trace kept by it instead of by the cap; NULL: by the cap again. */
+void tfi_writer_keep_within(const struct tfi_keeper *keeper);
+
+/* The trace as it is written. */
+struct tfi_writing {
+    struct tfi_file *file;
+    uint64_t *size;
+    uint64_t chunks, records; /* appended so far */
+};
+
+/* Takes the writer's lock until tfi_writer_release(). NULL, without it, if the trace is not begun, has ended, or the lock
+ * can't be taken. */
+const struct tfi_writing *tfi_writer_hold(void);
+void tfi_writer_release(void);
+
+/* Has the totals of lost records written again. Under the lock. */
+void tfi_writer_tell_again(void);
+
+/* Writes the start of a trace, and appends a block, to any file; false with errno set. */
+bool tfi_writer_start(struct tfi_file *to, uint64_t *size);
+bool tfi_writer_append_to(struct tfi_file *to, uint64_t *size, struct tfi_block *head, const void *payload);
+struct tfi_block tfi_writer_block(uint16_t type, const void *payload, size_t bytes);
+
 /* Ends the trace: appends the waiting chunks, every open chunk, then the footer. False if the .tfr is not complete. */
 bool tfi_writer_finish(const char *reason);
 

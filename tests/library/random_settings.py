@@ -12,14 +12,14 @@ from test_troubleshooting import VALUES, quotes
 
 DEF = (ROOT / 'include' / 'env.def').read_text()
 ROWS = re.findall(r'^ENV\((\w+), (\w+), \w+, "[^"]*", "[^"]*",\s*"([^"]*)"', DEF, re.M)
-WORDS = {kind: re.findall(rf'^{kind}\(\w+, "(\w+)"', DEF, re.M) for kind in ('ACTIVITY', 'IO_CLASS', 'LEVEL', 'GRAPHS')}
+WORDS = {kind: re.findall(rf'^{kind}\(\w+, "(\w+)"', DEF, re.M) for kind in ('ACTIVITY', 'IO_CLASS', 'LEVEL', 'GRAPHS', 'MODES')}
 RANGES = {kind: (int(least), int(most)) for kind, least, most in re.findall(r'^RANGE\((\w+), (\d+), (\d+)\)', DEF, re.M)}
 STAGES = ['ProfilerStep#*', 'step', 'dit*', '*', 'no such stage', 'forward', 'Ünïcode', 'a' * 300, 'with space']
 FUNCTIONS = ['auto', 'json:dumps', '__main__:main', '__main__:run', '__main__:Digits.__getitem__', 'torch.nn.functional:linear', 'torch:add',
              'torch.nn:Linear.forward', 'os.path:join', 'no.module:f', 'json:nothing', 'collections:OrderedDict', 'threading:Thread.run', 'x']
 WRONG = {'NUMBER': ['0', '-1', '', 'abc', '1048577', '1e3', ' 5', '99999999999999999999'], 'COUNT': ['-1', '', '0x10', '1048577'], 'RATE': ['1001', '-1', '0.5', ''],
          'SWITCH': ['', '2', 'yes', '01'], 'FLAG': ['', 'maybe', '2'], 'WORDS': ['cpu,dog', 'CPU', 'all'], 'LEVEL': ['', 'loud', 'WARN'],
-         'GRAPHS': ['', 'nodes'], 'SCHEDULE': ['active=0', 'wait=x', 'often=1', 'wait=-1'], 'CAPTURE': ['later', 'delay=', 'duration=x', 'delay=1;duration=2'],
+         'GRAPHS': ['', 'nodes'], 'MODES': ['', 'fly'], 'SCHEDULE': ['active=0', 'wait=x', 'often=1', 'wait=-1'], 'CAPTURE': ['later', 'delay=', 'duration=x', 'delay=1;duration=2'],
          'FILES': ['relative', '+dog', '+', '/a,b'], 'TRIGGER': ['signal:0', 'signal:9', 'signal:99', 'signal:', 'file', 'x']}
 LONG = 'x' * 20000  # the library keeps no text of this length
 TELEFUSER = r'\[.*\].*|.*\bms\b.*'  # its lines have no prefix
@@ -98,6 +98,9 @@ class Draw:
 
     def graphs(self, name):
         return self.random.choice(WORDS['GRAPHS'])
+
+    def modes(self, name):
+        return self.random.choice(WORDS['MODES'])
 
     def files(self, name):
         return self.some(['/', '/etc', '-/usr', f'{self.place}', '-/dev', *('+' + word for word in WORDS['IO_CLASS'])], 5)

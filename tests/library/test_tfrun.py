@@ -88,7 +88,7 @@ def test_every_option_is_explained_and_names_a_known_variable(tfrun):
     assert len(rows) >= 10
     valid = {**dict.fromkeys(re.findall(r'^RANGE\((\w+)', table, re.M), '7'), 'SWITCH': '1',
              'WORDS': 'cpu,io', 'SCHEDULE': 'wait=1,active=2', 'CAPTURE': 'delay=1,duration=2', 'TRIGGER': 'file:/x',
-             **dict(re.findall(r'^(LEVEL|GRAPHS)\(\w+, "(\w+)"', table, re.M))}
+             **dict(re.findall(r'^(LEVEL|GRAPHS|MODES)\(\w+, "(\w+)"', table, re.M))}
     for kind, variable, option in rows:
         assert re.search(rf'^  {option} [^(]*(?s:.*?)\({variable}\)', result.err, re.M), option
         assert environment_of(tfrun(option, valid.get(kind, '/x'), *SHOW))[variable]

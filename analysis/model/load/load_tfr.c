@@ -337,6 +337,8 @@ static void take_span(struct load *load)
         from = MIN(from, time[i] - (is_end ? MIN(lasts, time[i]) : 0));
         to = MAX(to, MAX(end, time[i]));
     }
+    if (to < load->process->ring.since) return; /* of the time before, the trace has a few records only */
+    from = MAX(from, load->process->ring.since);
     if (group->number == TFI_KIND_clock || group->number == TFI_KIND_device_sample ||
         group->number == TFI_KIND_process_sample || group->number == TFI_KIND_sample ||
         group->number == TFI_KIND_startup) {
@@ -503,6 +505,17 @@ static void end_span(struct load *load)
     extend(&p->first, &p->last, &p->has_time, first ? first : load->last_clock, load->last_clock);
 }
 
+/* Says which part of the run the trace has. */
+static void conclude_ring(struct process *p, struct notes *notes)
+{
+    p->ring.since = (uint64_t)MAX(clock_ns(&p->clock, p->ring.since), 0);
+    notes_add(notes, NOTE,
+              "TFI_MODE=flight: the result covers the last %.3f s; %llu records before were left out to stay within "
+              "TFI_FLIGHT_MB and TFI_FLIGHT_S",
+              (double)(clock_ns(&p->clock, (uint64_t)p->last) - (int64_t)p->ring.since) / 1e9,
+              (unsigned long long)p->ring.records);
+}
+
 static void conclude(struct load *load, struct notes *notes)
 {
     struct trace *trace = load->trace;
@@ -524,12 +537,13 @@ static void conclude(struct load *load, struct notes *notes)
                : trace->life == LIFE_RUNNING ? copy_of("running")
                : trace->live                 ? copy_of("killed")
                                              : NULL;
-    p->complete = trace->life == LIFE_ENDED && !notes_have(notes, LOSS);
+    p->complete = trace->life == LIFE_ENDED && !p->ring.chunks && !notes_have(notes, LOSS);
     p->has_cost = pairs_number(&trace->footer, "cost_ns", &cost) && trace->life == LIFE_ENDED;
     p->own_cost_ns = p->has_cost ? MIN(cost, (uint64_t)INT64_MAX) : 0;
     clock_build(&p->clock);
     if (p->has_time && !p->clock.has_rate)
         notes_add(notes, LOSS, "has too few clock records: its times are ticks of its counter, not nanoseconds");
+    if (p->ring.chunks) conclude_ring(p, notes);
     if (p->clock.steps) {
         notes_add(notes, NOTE, "the clock of %s was set %zu time%s while it ran, first by %.3f s; durations are right",
                   p->host ? p->host : "its host", p->clock.steps, p->clock.steps > 1 ? "s" : "",
@@ -544,6 +558,7 @@ void load_tfr(struct trace *trace, struct names *names, struct needs needs, stru
     struct chunk chunk;
     const struct piece *piece;
     load.reader.trace = trace;
+    process->ring = trace_ring(trace);
     load.needs.device |= needs.collectives;   /* the kernels of a collective have its times */
     load.needs.launches |= load.needs.device; /* launches tell which work was launched during warm-up */
     load.needs.tensors &= has_tensors(trace);
