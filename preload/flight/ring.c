@@ -336,6 +336,7 @@ static bool next_part(void)
         if (!ring.part[fresh.next].stays) continue;
         fresh.at = begin_of(fresh.next);
         fresh.limit = ring.part[fresh.next++].end;
+        if (fresh.limit > fresh.before) fresh.limit = fresh.before; /* the last part grows where there are too many */
         return true;
     }
     return false;

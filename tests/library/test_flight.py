@@ -66,7 +66,9 @@ def test_the_last_calls_of_a_whole_run(run, victim, analyze, tmp_path, threads, 
     assert (row['complete'], row['lost'].get('ring', 0), row['ended']) == (False, lost_by_ring(trace), 'exit')
     assert row['flight']['left_out'] == int(trace.info['flight.records'])
     assert 0 < row['flight']['kept_us'] <= row['duration_us']
-    assert row['events']['call'] == len(calls(trace))
+    assert row['events']['call'] == len(calls(trace)) and row['own_cost_us'] is None
+    judged = [r['what'] for r in analyze('advise', result.dir, rc=None)['totals']['not_judged']]
+    assert 'all before the last seconds' in judged and (lost_by_ring(trace) or 'the whole run' not in judged)
 
 
 def test_the_seconds_that_are_asked_for(run, victim, analyze, tmp_path):

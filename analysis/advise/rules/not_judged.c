@@ -11,16 +11,21 @@ static void add_unjudged(struct advice *a, const char *what, char *why, const ch
 
 static void find_doubts_of_traces(struct rule_facts *j)
 {
-    size_t broken = 0, lossy = 0, without_files = 0, without_rank = 0, doubtful = 0;
+    size_t broken = 0, rings = 0, lossy = 0, without_files = 0, without_rank = 0, doubtful = 0;
     const struct selection *chosen = j->chosen;
     for (size_t i = 0; i < chosen->processes; i++) {
         const struct process *p = chosen->process[i];
-        broken += !p->complete;
+        rings += p->ring.chunks > 0;
+        broken += !p->complete && !p->ring.chunks;
         lossy += p->lost > 0;
         doubtful += doubts_matter(&p->health);
         without_files += !p->ios.table.count;
         without_rank += p->world > (int64_t)chosen->processes;
     }
+    if (rings)
+        add_unjudged(j->advice, "all before the last seconds",
+                     string_format("%zu of %zu traces were recorded with TFI_MODE=flight", rings, chosen->processes),
+                     "raise TFI_FLIGHT_S and TFI_FLIGHT_MB, or record without TFI_MODE=flight");
     if (broken || lossy)
         add_unjudged(
             j->advice, "the whole run",

@@ -538,7 +538,8 @@ static void conclude(struct load *load, struct notes *notes)
                : trace->live                 ? copy_of("killed")
                                              : NULL;
     p->complete = trace->life == LIFE_ENDED && !p->ring.chunks && !notes_have(notes, LOSS);
-    p->has_cost = pairs_number(&trace->footer, "cost_ns", &cost) && trace->life == LIFE_ENDED;
+    p->has_cost = pairs_number(&trace->footer, "cost_ns", &cost) && trace->life == LIFE_ENDED &&
+                  !p->ring.chunks; /* it is of the whole run */
     p->own_cost_ns = p->has_cost ? MIN(cost, (uint64_t)INT64_MAX) : 0;
     clock_build(&p->clock);
     if (p->has_time && !p->clock.has_rate)
