@@ -71,7 +71,7 @@ LDLIBS_LIB  = -l:libz.a -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,
 # tfanalyze links the demangler of the C++ runtime statically, because kernel names are C++ names. Its thread functions and
 # dlopen are those of old systems, as the library's, and analysis/start.c has its start.
 LDLIBS_TOOL = -l:libz.a -l:libjansson.a -Wl,-u,__gcclibcxx_demangle_callback -l:libsupc++.a -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--as-needed -lm
-LDFLAGS_TOOL = $(if $(ASAN),,-Wl,--wrap=__libc_start_main)
+LDFLAGS_TOOL = $(if $(ASAN)$(filter-out x86_64%,$(shell $(CC) -dumpmachine)),,-Wl,--wrap=__libc_start_main)
 
 .PHONY: all everything FORCE $(TASKS)
 # Sanitizers do not work in a preloaded library: ASAN=1 builds neither the library nor the unit tests of its parts.

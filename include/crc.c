@@ -9,10 +9,12 @@
  */
 #include "crc.h"
 
-#include <cpuid.h>
-#include <immintrin.h>
 #include <stdbool.h>
 #include <zlib.h>
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <immintrin.h>
 
 #define CLMUL __attribute__((target("pclmul,sse4.1")))
 
@@ -65,10 +67,14 @@ static bool has_pclmul(void)
     }
     return known == 2;
 }
+#endif
 
 uint32_t tfi_crc(uint32_t crc, const void *data, size_t bytes)
 {
+#ifdef __x86_64__
     size_t most = bytes & ~(size_t)15;
-    if (most < 64 || !has_pclmul()) return (uint32_t)crc32_z(crc, data, bytes);
-    return (uint32_t)crc32_z(~crc_of_blocks(data, most, ~crc), (const uint8_t *)data + most, bytes - most);
+    if (most >= 64 && has_pclmul())
+        return (uint32_t)crc32_z(~crc_of_blocks(data, most, ~crc), (const uint8_t *)data + most, bytes - most);
+#endif
+    return (uint32_t)crc32_z(crc, data, bytes);
 }

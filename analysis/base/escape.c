@@ -2,10 +2,10 @@
 #include "base/escape.h"
 
 #include <ctype.h>
-#include <emmintrin.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "sixteen.h"
 #include "utf8.h"
 
 bool is_unsafe(const char *p, const char *end, size_t *length, uint32_t *code)
@@ -41,14 +41,13 @@ void text_visible(struct text *text, const char *bytes, size_t length)
 /* Skips bytes that need no escape in JSON, sixteen at a time. Stops at most 15 bytes before the end. */
 static const char *skip_plain(const char *p, const char *end)
 {
-    const __m128i space = _mm_set1_epi8(' '), delete = _mm_set1_epi8(0x7f);
-    const __m128i tab = _mm_set1_epi8('\t'), newline = _mm_set1_epi8('\n'), carriage = _mm_set1_epi8('\r');
+    const tfi_sixteen space = tfi_sixteen_of(' '), delete = tfi_sixteen_of(0x7f);
+    const tfi_sixteen tab = tfi_sixteen_of('\t'), newline = tfi_sixteen_of('\n'), carriage = tfi_sixteen_of('\r');
     for (; end - p >= 16; p += 16) {
-        __m128i bytes = _mm_loadu_si128((const __m128i *)p);
-        __m128i odd = _mm_or_si128(_mm_cmplt_epi8(bytes, space), _mm_cmpeq_epi8(bytes, delete)); /* 0x80 is negative */
-        __m128i between = _mm_or_si128(_mm_cmpeq_epi8(bytes, tab), _mm_cmpeq_epi8(bytes, newline));
-        between = _mm_or_si128(between, _mm_cmpeq_epi8(bytes, carriage));
-        unsigned found = (unsigned)_mm_movemask_epi8(_mm_andnot_si128(between, odd));
+        tfi_sixteen bytes = tfi_sixteen_at(p);
+        tfi_sixteen odd = (bytes < space) | (bytes == delete); /* 0x80 is negative */
+        tfi_sixteen between = (bytes == tab) | (bytes == newline) | (bytes == carriage);
+        unsigned found = tfi_sixteen_bits(odd & ~between);
         if (found) return p + __builtin_ctz(found);
     }
     return p;

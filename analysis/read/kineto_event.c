@@ -189,9 +189,8 @@ static inline unsigned scan_key(struct kineto_scanner *s, struct key_guess *gues
                                 const char **quote)
 {
     bool escaped = false;
-    __m128i bytes = _mm_loadu_si128((const __m128i *)text), last = _mm_loadu_si128((const __m128i *)guess->bytes);
     unsigned mask = guess->mask;
-    if (mask && ((unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, last)) & mask) == mask) {
+    if (mask && (tfi_sixteen_bits(tfi_sixteen_at(text) == tfi_sixteen_at(guess->bytes)) & mask) == mask) {
         *quote = text + guess->length;
         return guess->key;
     }

@@ -7,6 +7,10 @@
 #ifndef TFI_X86_64_H
 #define TFI_X86_64_H
 
+#ifndef __x86_64__
+#error libtfinject.so is for x86-64 only. Other processors read its traces: make build/tfanalyze
+#endif
+
 #include <cpuid.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -223,8 +223,10 @@ def _watch_metadata(torch):
 def _distributed_info(torch, dist):
     """Describes the job as torch.profiler does."""
     backend = dist.get_backend()
-    info = {"backend": backend, "rank": dist.get_rank(), "world_size": dist.get_world_size(),
-            "pg_count": dist.get_pg_count(), "pg_config": dist._get_all_pg_configs()}
+    info = {"backend": backend, "rank": dist.get_rank(), "world_size": dist.get_world_size()}
+    for key, name in ("pg_count", "get_pg_count"), ("pg_config", "_get_all_pg_configs"):
+        if hasattr(dist, name):  # torch 2.3 and newer
+            info[key] = getattr(dist, name)()
     if backend == "nccl":
         info["nccl_version"] = ".".join(map(str, torch.cuda.nccl.version()))
     return info

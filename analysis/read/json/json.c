@@ -168,12 +168,11 @@ static const char *skip_word(const char *p)
 /* Returns the next quote or bracket. */
 static const char *next_mark(const char *p)
 {
-    const __m128i quote = _mm_set1_epi8('"'), open = _mm_set1_epi8('{'), close = _mm_set1_epi8('}');
-    const __m128i bit = _mm_set1_epi8(0x20); /* turns [ and ] into { and } */
+    const tfi_sixteen quote = tfi_sixteen_of('"'), open = tfi_sixteen_of('{'), close = tfi_sixteen_of('}');
+    const tfi_sixteen bit = tfi_sixteen_of(0x20); /* turns [ and ] into { and } */
     for (;; p += 16) {
-        __m128i bytes = _mm_loadu_si128((const __m128i *)p), curly = _mm_or_si128(bytes, bit);
-        __m128i brackets = _mm_or_si128(_mm_cmpeq_epi8(curly, open), _mm_cmpeq_epi8(curly, close));
-        unsigned found = (unsigned)_mm_movemask_epi8(_mm_or_si128(brackets, _mm_cmpeq_epi8(bytes, quote)));
+        tfi_sixteen bytes = tfi_sixteen_at(p), curly = bytes | bit;
+        unsigned found = tfi_sixteen_bits((curly == open) | (curly == close) | (bytes == quote));
         if (found) return p + __builtin_ctz(found);
     }
 }

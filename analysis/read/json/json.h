@@ -7,10 +7,10 @@
 #ifndef TFA_JSON_H
 #define TFA_JSON_H
 
-#include <emmintrin.h>
 #include <string.h>
 
 #include "base/util.h"
+#include "sixteen.h"
 
 /* A piece of text without a terminating zero. */
 struct slice {
@@ -72,11 +72,10 @@ static inline bool slice_is(struct slice slice, const char *text)
 
 static inline const char *json_space_more(const char *p)
 {
-    const __m128i zero = _mm_setzero_si128(), space = _mm_set1_epi8(' ');
+    const tfi_sixteen zero = tfi_sixteen_of(0), space = tfi_sixteen_of(' ');
     for (;; p += 16) {
-        __m128i bytes = _mm_loadu_si128((const __m128i *)p);
-        __m128i low = _mm_cmpeq_epi8(_mm_max_epu8(bytes, space), space); /* of these only a zero is no space */
-        unsigned is_space = (unsigned)_mm_movemask_epi8(_mm_andnot_si128(_mm_cmpeq_epi8(bytes, zero), low));
+        tfi_sixteen bytes = tfi_sixteen_at(p);
+        unsigned is_space = tfi_sixteen_bits((bytes > zero) & (bytes <= space)); /* 0x80 is negative */
         if (is_space != 0xffff) return p + __builtin_ctz(~is_space);
     }
 }
@@ -91,11 +90,11 @@ static inline const char *json_space(const char *p)
 /* Finds the next quote or backslash. *is_escape comes from the vector masks, without waiting for the byte itself. */
 static inline const char *json_quote_or_escape(const char *p, bool *is_escape)
 {
-    const __m128i quote = _mm_set1_epi8('"'), escape = _mm_set1_epi8('\\');
+    const tfi_sixteen quote = tfi_sixteen_of('"'), escape = tfi_sixteen_of('\\');
     for (;; p += 16) {
-        __m128i bytes = _mm_loadu_si128((const __m128i *)p);
-        unsigned quotes = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, quote));
-        unsigned escapes = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, escape));
+        tfi_sixteen bytes = tfi_sixteen_at(p);
+        unsigned quotes = tfi_sixteen_bits(bytes == quote);
+        unsigned escapes = tfi_sixteen_bits(bytes == escape);
         if (quotes | escapes) {
             *is_escape = (escapes & (quotes - 1)) != 0;
             return p + __builtin_ctz(quotes | escapes);

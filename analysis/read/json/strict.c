@@ -87,12 +87,11 @@ static bool check_escape(struct checker *c)
 /* Skips ASCII characters of a string that may stand there as they are, sixteen at a time. */
 static void skip_plain(struct checker *c)
 {
-    const __m128i space = _mm_set1_epi8(' '), quote = _mm_set1_epi8('"'), escape = _mm_set1_epi8('\\');
+    const tfi_sixteen space = tfi_sixteen_of(' '), quote = tfi_sixteen_of('"'), escape = tfi_sixteen_of('\\');
     for (; c->end - c->at >= 16; c->at += 16) {
-        __m128i bytes = _mm_loadu_si128((const __m128i *)c->at);
-        __m128i special = _mm_or_si128(_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, escape));
-        special = _mm_or_si128(special, _mm_cmplt_epi8(bytes, space)); /* 0x80 is negative */
-        unsigned found = (unsigned)_mm_movemask_epi8(special);
+        tfi_sixteen bytes = tfi_sixteen_at(c->at);
+        unsigned found =
+            tfi_sixteen_bits((bytes == quote) | (bytes == escape) | (bytes < space)); /* 0x80 is negative */
         if (found) {
             c->at += __builtin_ctz(found);
             return;
