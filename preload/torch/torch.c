@@ -528,6 +528,10 @@ bool tfi_torch_operators(void)
 const char *tfi_torch_attach(const char *version)
 {
     if (nr_handles) return add_callbacks(), NULL;
+#ifdef TFI_TEST_HOOKS
+    if (getenv("TORCH_VERSION")) version = getenv("TORCH_VERSION");
+#endif
+    if (version[0] < '2' && version[1] == '.') return "it is older than 2.0"; /* its callbacks have another form */
     void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
     if (!library) return "libtorch_cpu.so is not loaded";
     torch.name = (const char *(*)(const void *))tfi_dlsym(library, "_ZNK2at14RecordFunction4nameEv");
@@ -538,7 +542,6 @@ const char *tfi_torch_attach(const char *version)
     if (!torch.name || !torch.add || !torch.remove || !torch.thread)
         return "it does not export the functions of its callbacks";
 #ifdef TFI_TEST_HOOKS
-    if (getenv("TORCH_VERSION")) version = getenv("TORCH_VERSION");
     if (getenv("TORCH_CALLBACK")) torch.name = other_name;
 #endif
     direct = tfi_torch_inputs_init(library, version);

@@ -4,8 +4,6 @@ The framework is a module with the name of a real one. A Python that begins a ca
 pointer (3.11) must see these calls too, and the program must not see that it does.
 """
 
-import pytest
-
 import pythons
 import tfr
 from conftest import clean_environment, execute

@@ -409,10 +409,11 @@ with torch.profiler.record_function('stage'):
     ({'TORCH_SHIFTS': 'sizes'}, 'exported', 1),
     ({'TORCH_CALLBACK': '1'}, 'off', 1),
     ({'TORCH_VERSION': '9.9.0'}, 'exported', 0),
+    ({'TORCH_VERSION': '1.13.1+cu117'}, 'off', 1),
     ({'TORCH_SHIFTS': 'dims'}, 'exported', 1),
     ({'TORCH_SHIFTS': 'inputs'}, 'exported', 1),
     ({'TORCH_SHIFTS': 'type'}, 'exported', 1),
-], ids=['sizes', 'callback', 'version', 'dims', 'inputs', 'type'])
+], ids=['sizes', 'callback', 'version', 'old', 'dims', 'inputs', 'type'])
 def test_structures_that_do_not_match(run, python, env, how, warnings):
     result = run([python, '-c', STRANGE], env=env, preload='test')
     assert (result.rc, result.out) == (0, '48.0\n')
