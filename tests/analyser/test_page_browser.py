@@ -143,6 +143,8 @@ def test_sorting_and_search(browser, tfanalyze, shared_traces, tmp_path):
     finding = browser.driver.find_element('css selector', '.finding summary')
     finding.send_keys(Keys.ENTER)
     browser.until('document.querySelector(".finding").open')
+    links = browser.run('return [...document.querySelectorAll(".finding a")].map((one) => [one.hash.slice(1), one.textContent])')
+    assert links and all(place in SECTIONS and words.startswith('tfanalyze ') for place, words in links)
 
 
 CANVAS = 'document.getElementById("timeline-canvas").dataset'

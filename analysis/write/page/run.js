@@ -66,14 +66,23 @@ function budgetOf(part) {
     el('h3', {}, ranks.size > 1 ? 'The mean of all ranks' : 'In figures'), tableOf(part, 'budget', columns, mean));
 }
 
-function findingOf(row) {
+const SECTION_OF = { ops: 'operators', breakdown: 'operators', stacks: 'flames', hotspots: 'lines', stages: 'stages', timeline: 'devices', clocks: 'devices', memory: 'memory', comm: 'collectives', stragglers: 'collectives',
+  io: 'files', roofline: 'roofline', startup: 'startup', info: 'recording', budget: 'verdict' };
+
+/* Returns a command, with a link to the section of this page that has its answer. */
+function commandOf(command, links) {
+  const to = links && SECTION_OF[command.split(' ')[1]];
+  return to ? el('a', { href: `#${to}` }, el('code', {}, command)) : el('code', {}, command);
+}
+
+function findingOf(row, links) {
   const where = [row.rank !== null ? `rank ${row.rank}` : '', row.stage ? `stage ${row.stage}` : '', ...Object.values(row.where || {}).filter((value) => value !== null).map(String)].filter(Boolean);
   const gain = row.headroom_us ? `up to ${alone('us', row.headroom_us)}: ` : '';
   const line = (name, value) => (value ? [el('dt', {}, name), el('dd', {}, value)] : []);
   return el('details', { class: 'finding', 'data-id': row.id, 'data-value': JSON.stringify(row.headroom_us) },
     el('summary', {}, el('strong', {}, row.id), ` ${gain}${row.finding}`),
     el('dl', {}, line('fix', row.fix), line('cause', row.cause), line('where', where.join(', ')), line('confidence', `${row.severity}, ${row.confidence}`), line('confirm', row.confirm)),
-    el('ul', {}, (row.evidence || []).map((one) => el('li', {}, one.value, one.command ? [' \u2013 ', el('code', {}, one.command)] : ''))));
+    el('ul', {}, (row.evidence || []).map((one) => el('li', {}, one.value, one.command ? [' \u2013 ', commandOf(one.command, links)] : ''))));
 }
 
 function unjudgedOf(part) {
@@ -83,9 +92,9 @@ function unjudgedOf(part) {
     el('ul', {}, list.map((one) => el('li', {}, `${one.what}: ${one.why}; `, el('code', {}, one.how)))));
 }
 
-function findingsOf(part) {
+function findingsOf(part, links = false) {
   const serious = part.rows.filter((row) => row.severity !== 'note');
-  return [serious.length ? '' : el('p', {}, 'Nothing to change above a note, in what could be judged.'), ...part.rows.map(findingOf), unjudgedOf(part)];
+  return [serious.length ? '' : el('p', {}, 'Nothing to change above a note, in what could be judged.'), ...part.rows.map((row) => findingOf(row, links)), unjudgedOf(part)];
 }
 
 /* ---- stages ---- */
@@ -173,11 +182,13 @@ function columnsOf(rows, named = []) {
   return [...known, ...[...keys].filter((key) => !known.some((column) => column.key === key)).map((key) => ({ key, label: key.replace(/_(us|bytes|pct)$/, '').replaceAll('_', ' '), kind: kind(key) }))];
 }
 
-function drawRun(data) {
+/* Draws what is read first, lets the browser show it, and draws the rest. */
+async function drawRun(data) {
   const parts = partsById(data.runs[0].parts), leaves = leavesOfAll(leavesByRank(parts.budget.rows));
   drawHead(first(parts.info.rows, 'command') || first(parts.info.rows, 'path') || 'a run', factsOf(parts.info), startAgainstWork(leaves));
   section('verdict', 'Where the time went', budgetOf(parts.budget));
-  section('findings', 'What to change', findingsOf(parts.advise));
+  section('findings', 'What to change', findingsOf(parts.advise, true));
+  await new Promise((shown) => { requestAnimationFrame(() => setTimeout(shown)); });
   section('stages', 'Stages', tableOf(parts.stages, 'stage-table', STAGE_COLUMNS, treeOf(parts.stages.rows)));
   section('slowest', 'Slowest calls', tableOf(parts.slowest, 'slowest-table', columnsOf(parts.slowest.rows, SLOWEST_COLUMNS)));
   section('timeline', 'Timeline', timelineOf(data.runs[0].timeline, parts.advise.rows));

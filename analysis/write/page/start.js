@@ -5,7 +5,7 @@ async function start() {
     const data = await readData();
     document.getElementById('main').replaceChildren();
     if (data.kind === 'diff') drawDiff(data);
-    else drawRun(data);
+    else await drawRun(data);
   } catch (error) {
     document.getElementById('main').append(el('p', { class: 'bad', role: 'alert' }, `The page could not be drawn: ${error.message}`));
     document.body.dataset.failed = error.stack || error.message;
