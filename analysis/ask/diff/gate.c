@@ -1,10 +1,10 @@
 /* gate.c - judges repeated runs by Welch's test on the logarithms of their times. */
 #include "ask/diff/gate.h"
 
-#include <math.h>
 #include <stdbool.h>
 
 #include "ask/diff/student.h"
+#include "glibc_math.h"
 
 const char *const gate_verdict_names[NR_GATE_VERDICTS] = {[GATE_REGRESSED] = "regressed",
                                                           [GATE_INCONCLUSIVE] = "inconclusive",

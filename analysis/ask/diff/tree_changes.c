@@ -1,10 +1,10 @@
 /* tree_changes.c - finds the places at which two runs differ, and names each once. */
 #include "ask/diff/tree_changes.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/statistics.h"
+#include "glibc_math.h"
 
 #define TREE_SURE 4.          /* deviations of the noise */
 #define TREE_LEAST_RATIO 1.1  /* of times that differ */
