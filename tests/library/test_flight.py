@@ -52,7 +52,7 @@ def left_out(trace):
 
 @pytest.mark.parametrize('threads, count', [(1, 60000), (4, 20000)])
 def test_the_last_calls_of_a_whole_run(run, victim, analyze, tmp_path, threads, count):
-    result = run([victim('flight'), tmp_path / 'counts', threads, count, 100], FLIGHT, preload='test')
+    result = run([victim('flight'), tmp_path / 'counts', threads, count, 1000], FLIGHT, preload='test')
     assert (result.rc, result.err) == (0, '')
     trace = only(scripted.traces(result.dir))
     check_last(trace, dict.fromkeys(range(threads), (count, count)))
