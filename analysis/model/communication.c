@@ -15,17 +15,18 @@ enum { LONGEST_NAME = 1 << 20, LONGEST_GLOB = 4096 };
 
 static const struct communication_word {
     const char *word;
+    size_t length;
     bool tracelens, anywhere; /* also among template arguments and parameters */
 } communication[] = {
-#define COMMUNICATION(word, tracelens) {word, tracelens, true},
-#define COMMUNICATION_NAME(word) {word, false, false},
+#define COMMUNICATION(word, tracelens) {word, sizeof word - 1, tracelens, true},
+#define COMMUNICATION_NAME(word) {word, sizeof word - 1, false, false},
 #include "collectives.def"
 };
 
 static bool word_is_at(const struct communication_word *row, const char *at, size_t left)
 {
-    size_t length = strlen(row->word);
-    return length <= left && strncasecmp(at, row->word, length) == 0;
+    enum { CASE = 'a' - 'A' }; /* two characters that differ in this bit alone may be one letter */
+    return row->length <= left && ((at[1] ^ row->word[1]) & ~CASE) == 0 && strncasecmp(at, row->word, row->length) == 0;
 }
 
 static bool begins_with(const char *name, size_t length, const char *prefix)
@@ -89,7 +90,12 @@ bool is_communication_operator(const char *name, size_t length)
 #define COMMUNICATION_OPERATOR(glob) glob,
 #include "collectives.def"
     };
+    const char begins[] = {
+#define COMMUNICATION_OPERATOR(glob) *glob,
+#include "collectives.def"
+    };
+    if (!length || !memchr(begins, *name, sizeof begins)) return false;
     for (size_t i = 0; i < ARRAY_SIZE(globs); i++)
-        if (length && *name == *globs[i] && tfi_glob(globs[i], name, length, false)) return true;
+        if (*name == *globs[i] && tfi_glob(globs[i], name, length, false)) return true;
     return false;
 }

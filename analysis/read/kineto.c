@@ -52,10 +52,27 @@ static void lose_item(struct walk *r, const char *place)
     if (!r->damage->bad++) r->damage->bad_at = stream_offset(&r->stream, place);
 }
 
-static bool is_impossible(const struct stream_way *way, const struct kineto_event *event)
+static __attribute__((noinline)) bool is_impossible(const struct stream_way *way, const struct kineto_event *event)
 {
     int64_t end = event->has & HAS_DUR && event->dur > 0 ? add_ns(event->ts, event->dur) : event->ts;
     return event->phase == 'X' && event->has & HAS_TS && (event->ts < way->not_before || end > way->not_after);
+}
+
+static inline void send_event(struct walk *r, const struct kineto_event *event)
+{
+    if (__builtin_expect(r->way.has_limits, 0) && is_impossible(&r->way, event)) {
+        if (!r->damage->impossible++) r->damage->impossible_at = stream_offset(&r->stream, event->raw.at);
+        return;
+    }
+    r->damage->events++;
+    r->damage->at = stream_offset(&r->stream, event->raw.at);
+    if (r->sink->event) r->sink->event(r->sink->context, event);
+}
+
+static void give_event_of_part(struct walk *r, const struct kineto_event *event)
+{
+    struct kineto_event own = *event;
+    if (kineto_part(r->way.parts, &own) == r->way.part) send_event(r, &own);
 }
 
 static void give_event_to_sink(struct walk *r, const struct kineto_event *event)
@@ -67,19 +84,8 @@ static void give_event_to_sink(struct walk *r, const struct kineto_event *event)
         return;
     }
     r->has_phase |= event->phase != 0;
-    struct kineto_event own;
-    if (r->way.parts && r->way.part != PART_ALL) {
-        own = *event;
-        if (kineto_part(r->way.parts, &own) != r->way.part) return;
-        event = &own;
-    }
-    if (__builtin_expect(r->way.has_limits, 0) && is_impossible(&r->way, event)) {
-        if (!r->damage->impossible++) r->damage->impossible_at = stream_offset(&r->stream, event->raw.at);
-        return;
-    }
-    r->damage->events++;
-    r->damage->at = stream_offset(&r->stream, event->raw.at);
-    if (r->sink->event) r->sink->event(r->sink->context, event);
+    if (r->way.parts && r->way.part != PART_ALL) give_event_of_part(r, event);
+    else send_event(r, event);
 }
 
 static enum outcome take_event(struct walk *r, const char **after)

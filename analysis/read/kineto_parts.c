@@ -59,11 +59,9 @@ static uint64_t key_of(const struct kineto_event *event)
                                 : hash_text(event->pid_text.at ? event->pid_text.at : "", event->pid_text.length);
 }
 
-bool is_row_of(const struct kineto_row *row, const struct kineto_event *event)
+bool is_row_of_text(const struct kineto_row *row, struct slice pid)
 {
-    if (event->has & HAS_PID) return !row->text && row->pid == event->pid;
-    return row->text && row->length == event->pid_text.length &&
-           memcmp(row->text, event->pid_text.length ? event->pid_text.at : "", row->length) == 0;
+    return row->text && row->length == pid.length && memcmp(row->text, pid.length ? pid.at : "", row->length) == 0;
 }
 
 static struct kineto_row *find_row(const struct kineto_parts *parts, const struct kineto_event *event, uint64_t *key)

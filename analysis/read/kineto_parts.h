@@ -52,7 +52,11 @@ struct kineto_parts {
 };
 
 /* True if the event is of the row. */
-bool is_row_of(const struct kineto_row *row, const struct kineto_event *event);
+bool is_row_of_text(const struct kineto_row *row, struct slice pid);
+static inline bool is_row_of(const struct kineto_row *row, const struct kineto_event *event)
+{
+    return event->has & HAS_PID ? !row->text && row->pid == event->pid : is_row_of_text(row, event->pid_text);
+}
 /* Returns the row of an event; NULL if it is unknown. */
 struct kineto_row *parts_row(const struct kineto_parts *parts, const struct kineto_event *event);
 /* The same, and adds it. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/sets/sort.h"
 
 /* ---- taking ---- */
 
@@ -87,7 +88,7 @@ static int by_key_and_start(const void *a, const void *b)
 
 static void sort_ruled(struct ruled_list *list)
 {
-    if (list->count) qsort(list->item, list->count, sizeof *list->item, by_key_and_start);
+    sort_items(list->item, list->count, sizeof *list->item, by_key_and_start);
 }
 
 /* Returns the first entry that is not before (key, start); list->count: none. */

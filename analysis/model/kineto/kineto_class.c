@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "model/ranges/step_ranges.h"
-
 static const struct {
     struct slice name;
     enum event_class event_class;
@@ -24,12 +22,6 @@ enum event_class kineto_class_of(struct slice category)
             return class_rows[i].event_class;
     }
     return CLASS_OTHER;
-}
-
-enum event_class kineto_class_with_name(enum event_class event_class, struct slice name)
-{
-    uint64_t number;
-    return event_class == CLASS_OPERATOR && step_number(name, &number) ? CLASS_ANNOTATION : event_class;
 }
 
 enum event_class kineto_class(struct slice category, struct slice name)

@@ -146,7 +146,12 @@ void comm_take_operator(struct kineto_comm *comm, const struct kineto_event *eve
     if (!(event->has & HAS_EXTERNAL) || !event->external ||
         !is_communication_operator(event->name.at, event->name.length))
         return;
-    map_put(&comm->operator_of, event->external, (uint32_t)collective_op_of(event->name.at, event->name.length));
+    uint32_t name = names_add(&comm->operators, event->name.at, event->name.length);
+    if (name == comm->ops) {
+        comm->op = mem_grow(comm->op, &comm->op_capacity, comm->ops + 1, sizeof *comm->op);
+        comm->op[comm->ops++] = (uint32_t)collective_op_of(event->name.at, event->name.length);
+    }
+    map_put(&comm->operator_of, event->external, comm->op[name]);
 }
 
 void comm_take_call(struct kineto_comm *comm, struct process *process, const struct kineto_event *event,
@@ -335,6 +340,8 @@ void comm_free(struct kineto_comm *comm)
 {
     map_free(&comm->is_kernel_of);
     map_free(&comm->operator_of);
+    names_free(&comm->operators);
+    free(comm->op);
     free(comm->annotation);
     free(comm->plain);
 }

@@ -23,6 +23,9 @@ struct kineto_comm {
     struct plain_kernel *plain;
     size_t plains, plain_capacity;
     struct map operator_of; /* operators whose own kernels communicate: their operation by external id */
+    struct names operators; /* their names */
+    uint32_t *op;           /* by the number in `operators` */
+    size_t ops, op_capacity;
 };
 
 /* True if the arguments of an event describe a collective. */

@@ -15,9 +15,19 @@
 
 /* ---- collecting ---- */
 
-static bool is_last(const struct kineto_rows *rows, const struct kineto_event *event)
+static inline bool is_of(const struct kineto_rows *rows, size_t row, const struct kineto_event *event)
 {
-    return rows->parts && rows->last < rows->parts->rows && is_row_of(&rows->parts->row[rows->last], event);
+    return rows->parts && row < rows->parts->rows && is_row_of(&rows->parts->row[row], event);
+}
+
+/* Finds the row of an event among the two latest. */
+static bool find_latest(struct kineto_rows *rows, const struct kineto_event *event)
+{
+    if (is_of(rows, rows->last, event)) return true;
+    size_t before = rows->last;
+    rows->last = rows->other;
+    rows->other = before;
+    return is_of(rows, rows->last, event);
 }
 
 /* Reads what the row itself says of its process. */
@@ -41,7 +51,7 @@ static void read_marks(struct row_seen *seen, struct kineto_row *row, const stru
 
 void rows_take(struct kineto_rows *rows, const struct kineto_event *event, enum event_class event_class)
 {
-    if (!is_last(rows, event)) {
+    if (!find_latest(rows, event)) {
         if (!rows->parts) rows->parts = mem_zero(1, sizeof *rows->parts);
         size_t before = rows->parts->rows;
         struct kineto_row *row = parts_add_row(rows->parts, event);

@@ -14,7 +14,7 @@ struct kineto_rows {
         bool by_argument;
     } * seen;
     size_t capacity;
-    size_t last; /* the row of the previous event */
+    size_t last, other; /* the row of the previous event, and another one: events of host and device take turns */
 };
 
 /* Takes an event; `event_class` is CLASS_OTHER unless it has a duration. */

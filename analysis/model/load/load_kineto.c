@@ -152,7 +152,7 @@ static void take_more(struct kineto_load *load, const struct kineto_event *event
 static void take_whole(struct kineto_load *load, const struct kineto_event *event, const struct tally *kind)
 {
     enum event_class event_class = kineto_class_with_name(kind->event_class, event->name);
-    const struct needs needs = load->needs;
+    const struct needs *needs = &load->needs;
     uint32_t thread = 0;
     if (event->phase == 'X' && !kind->is_span) {
         extend(load->process, event);
@@ -163,33 +163,33 @@ static void take_whole(struct kineto_load *load, const struct kineto_event *even
         thread = threads_take(&load->threads, load->process, load->names, event);
     if (event->phase == 'X' && !kind->is_span) {
         judge_take(&load->judge, event, event_class, thread);
-        if (needs.health) rules_take(&load->rules, event, event_class);
+        if (needs->health) rules_take(&load->rules, event, event_class);
     }
     load->process->has_text_thread |= thread && event->phase == 'X' && event->tid_text.at;
     switch (table_of(event, event_class, kind->is_pairs)) {
     case TABLE_RANGES:
-        if (needs.ranges) keep_range(load, event, thread);
-        if (needs.collectives && is_backend_work(event->name))
+        if (needs->ranges) keep_range(load, event, thread);
+        if (needs->collectives && is_backend_work(event->name))
             comm_take_annotation(&load->comm, load->process, event, thread);
         break;
     case TABLE_SPANS:
-        if (needs.collectives && event_class == CLASS_OPERATOR && slice_is(event->name, "record_param_comms"))
+        if (needs->collectives && event_class == CLASS_OPERATOR && slice_is(event->name, "record_param_comms"))
             comm_take_call(&load->comm, load->process, event, thread);
-        if ((needs.collectives || needs.device) && event_class == CLASS_OPERATOR)
+        if ((needs->collectives || needs->device) && event_class == CLASS_OPERATOR)
             comm_take_operator(&load->comm, event);
-        if (event_class == CLASS_API ? needs.launches : needs.operators || needs.launchers)
+        if (event_class == CLASS_API ? needs->launches : needs->operators || needs->launchers)
             keep_span(load, event, thread, event_class);
         break;
     case TABLE_WORKS:
-        if (needs.device && kind->is_npu) npu_take_task(&load->npu, event, load->process->works.table.count);
-        if (needs.device || needs.collectives) keep_work(load, event, event_class);
+        if (needs->device && kind->is_npu) npu_take_task(&load->npu, event, load->process->works.table.count);
+        if (needs->device || needs->collectives) keep_work(load, event, event_class);
         break;
     case TABLE_FORWARDS:
-        if (needs.operators || needs.launchers || needs.launches) keep_forward(load, event, thread);
+        if (needs->operators || needs->launchers || needs->launches) keep_forward(load, event, thread);
         break;
     default:
-        if (kind->is_npu && (needs.operators || needs.launchers)) npu_take_arrow(&load->npu, event, thread);
-        if (needs.arrows && event->phase == 's' && event->has & HAS_ID && slice_is(event->category, "ac2g"))
+        if (kind->is_npu && (needs->operators || needs->launchers)) npu_take_arrow(&load->npu, event, thread);
+        if (needs->arrows && event->phase == 's' && event->has & HAS_ID && slice_is(event->category, "ac2g"))
             map_put(&load->process->arrows, event->id, 1);
         take_more(load, event, event_class, thread);
         break;
@@ -224,7 +224,7 @@ static void take_event(struct kineto_load *load, const struct kineto_event *even
     if (event->phase != 'M') load->process->earliest = MIN(load->process->earliest, event->ts);
     if (event->phase == 'M') {
         info_take_event(&load->info, event);
-    } else if (event->phase && strchr("XiIRstfCSTpFNDPO", event->phase)) {
+    } else if (event->phase == 'X' || (event->phase && strchr("iIRstfCSTpFNDPO", event->phase))) {
         take_start(load->process, event);
         take_whole(load, event, kind);
     } else {

@@ -188,11 +188,6 @@ bool stream_more(struct stream *s)
     return kept <= s->room ? more_in_block(s, kept) : more_in_big(s, kept);
 }
 
-uint64_t stream_offset(const struct stream *s, const char *place)
-{
-    return s->total - (uint64_t)(s->end - place);
-}
-
 /* ---- beginning and end ---- */
 
 static char nothing[STREAM_PAD];

@@ -92,7 +92,10 @@ void stream_open_memory(struct stream *stream, const void *bytes, size_t length,
  * the window at least doubles, so that scanning it again from its start takes linear time in total. */
 bool stream_more(struct stream *stream);
 /* Returns the offset of a byte of the window in the uncompressed data. */
-uint64_t stream_offset(const struct stream *stream, const char *place);
+static inline uint64_t stream_offset(const struct stream *stream, const char *place)
+{
+    return stream->total - (uint64_t)(stream->end - place);
+}
 void stream_close(struct stream *stream);
 /* Reads the first bytes of a file, inflated if packed, up to `size`; of a packed file at most what 16 KiB of it hold.
  * Returns their number, 0 if the file cannot be read. */
