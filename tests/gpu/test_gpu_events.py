@@ -4,6 +4,8 @@ The programs run on the simulated GPU with only its driver. The tests compute th
 """
 
 import json
+import threading
+import time
 from collections import defaultdict
 from types import SimpleNamespace
 
@@ -215,8 +217,17 @@ def test_contexts_and_streams_that_go(play, steps):
     assert not drops(got.trace)
 
 
-def test_sudden_end(play):
-    got = play('push=1 kernel=10 pop sync sleep=1500 quit')
+def test_sudden_end(play, analyze, tmp_path):
+    """The process ends once the background thread has fetched the times."""
+    def end_once_fetched():
+        while 'stage_device' not in analyze('dump', tmp_path / 'run', format=None, rc=any).out:
+            time.sleep(0.05)
+        (tmp_path / 'fetched').touch()
+
+    watcher = threading.Thread(target=end_once_fetched, daemon=True)
+    watcher.start()
+    got = play(f'push=1 kernel=10 pop sync file={tmp_path / "fetched"} quit')
+    watcher.join()
     assert_one_stage(got, launched(got))
 
 

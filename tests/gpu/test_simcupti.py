@@ -355,7 +355,7 @@ def test_late(client):
     steps = ('register', 'buffers=4096', KERNELS, 'init', 'kernel=30', 'sync', 'flush')
     early = client(*steps, nasty='late=5000')
     assert early.steps['flush'] == ['CUPTI_SUCCESS'] and not early.records and early.stats['kept'] == 30
-    got = client(*steps, 'sleep=2000', nasty='late=30')
+    got = client(*steps, 'received=30', nasty='late=30')
     assert len(got.records) == 30 and all(not b['main'] for b in got.buffers)
     assert_equals_log(got)
     got = client(*steps[:-1], 'force', nasty='late=10000')
@@ -377,7 +377,7 @@ def test_thread(client):
 
 
 def test_flush_period_returns_only_full_buffers(client):
-    got = client('register', 'buffers=4096', KERNELS, 'init', 'period=5', 'kernel=20', 'sync', 'sleep=1000')
+    got = client('register', 'buffers=4096', KERNELS, 'init', 'period=5', 'kernel=20', 'sync', 'received=18', 'sleep=100')
     assert [len(b['list']) for b in got.buffers] == [18]
 
 

@@ -30,7 +30,7 @@ CUresult CUDAAPI cuProfilerStop(void);
 #endif
 #define MAX_KEPT 64
 static size_t buffer_size = 65536, buffer_max;
-static long refuse_from = -1, refuse_to = -1, nr_requests, nr_completed;
+static long refuse_from = -1, refuse_to = -1, nr_requests, nr_completed, nr_received;
 static bool probing;
 static const char *kept[MAX_KEPT];
 static unsigned nr_kept;
@@ -249,6 +249,7 @@ static void completed(int who, uint8_t *buffer, size_t size, size_t valid)
     if (result != CUPTI_ERROR_MAX_LIMIT_REACHED) say("next", result);
     print("{\"records\":%zu}\n", n);
     free(buffer);
+    __atomic_fetch_add(&nr_received, (long)n, __ATOMIC_RELEASE);
 }
 
 static void complete(CUcontext c, uint32_t id, uint8_t *buffer, size_t size, size_t valid)
@@ -497,6 +498,7 @@ static void step_driver(const char *step, const char *value)
     if (strcmp(step, "sync") == 0) CUDA(cuCtxSynchronize());
     if (strcmp(step, "streamsync") == 0) CUDA(cuStreamSynchronize(stream));
     if (strcmp(step, "sleep") == 0) usleep((useconds_t)atoi(value) * 1000);
+    while (strcmp(step, "received") == 0 && __atomic_load_n(&nr_received, __ATOMIC_ACQUIRE) < atol(value)) usleep(1000);
     while (strcmp(step, "unrecorded") == 0 && tfi_test_is_recording && tfi_test_is_recording()) usleep(1000);
     if (strcmp(step, "ids") == 0) ids(value);
     if (strcmp(step, "runtime") == 0) runtime(value);

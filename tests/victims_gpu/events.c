@@ -166,7 +166,9 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         char *value = strchr(argv[i], '=');
         if (value) *value++ = 0;
-        if (step(argv[i], value ? atol(value) : 1)) printf("unknown: %s\n", argv[i]);
+        if (value && strcmp(argv[i], "file") == 0)
+            while (access(value, F_OK) != 0) usleep(1000);
+        else if (step(argv[i], value ? atol(value) : 1)) printf("unknown: %s\n", argv[i]);
     }
     puts("ok");
     return 0;
