@@ -4,7 +4,7 @@
  */
 #include "ask/diff/student.h"
 
-#include <math.h>
+#include "glibc_math.h"
 
 enum { MOST_TERMS = 10000, MOST_STEPS = 1000 };
 #define TINY 1e-300
