@@ -1,5 +1,4 @@
-/* main.c - tfanalyze: parses the command line, runs the commands and returns the exit status. */
-#include <stdio.h>
+/* main.c - tfanalyze: the table of its commands, and its start. */
 #include <sys/resource.h>
 
 #include "advise/budget/wall.h"
@@ -14,8 +13,7 @@
 #include "ask/steps/step_parts.h"
 #include "ask/rank_times.h"
 #include "base/command.h"
-#include "base/gzip_out.h"
-#include "commands/help.h"
+#include "commands/command_line.h"
 #include "commands/ranks/reduce.h"
 #include "commands/session.h"
 #include "compat/dfanalyzer.h"
@@ -36,7 +34,7 @@
 
 const struct command commands[] = {
 #define COMMAND(name, function, answers, keys, takes, needed, reduction, rules, refuses)                               \
-    {name, keys, refuses, takes, {[RULES_EXACT] = {function, needed, reduction}, rules}},
+    {name, answers, keys, refuses, takes, {[RULES_EXACT] = {function, needed, reduction}, rules}},
 #define RULE(rules, function, needed, reduction) [RULES_##rules] = {function, needed, reduction},
 #include "commands.def"
 #undef COMMAND
@@ -53,24 +51,8 @@ static void allow_many_files(void)
     }
 }
 
-static void ask(struct session *session)
-{
-    gzip_out_jobs(session->options.jobs);
-    for (size_t i = 0; i < session->options.questions; i++) {
-        session->options.command = session->options.question[i];
-        definition_of(session->options.command, &session->options)->answer(session);
-    }
-    session_close(session);
-}
-
 int main(int argc, char **argv)
 {
-    struct session session = {0};
     allow_many_files();
-    if (!options_parse(&session.options, commands, argc, argv)) session.status = 2;
-    else if (session.options.help) help_print(session.options.command);
-    else if (session.options.version) printf("tfanalyze %s\n", TFI_VERSION);
-    else ask(&session);
-    session_free(&session);
-    return session.status;
+    return command_line_run(commands, argc, argv);
 }

@@ -306,9 +306,9 @@ def ranks(directory, n):
 # ---- commands ----
 
 TABLE = (Path(__file__).parents[1] / 'analysis/commands.def').read_text()
-# Each command of the table by itself, and with these options; `help` reads no trace.
+# Each command of the table by itself, and with these options; `help` reads no trace, `mcp` asks the others.
 COMMANDS = {
-    **{name: [name] for name in re.findall(r'^COMMAND\("([^"]+)"', TABLE, re.M) if name != 'help'},
+    **{name: [name] for name in re.findall(r'^COMMAND\("([^"]+)"', TABLE, re.M) if name not in ('help', 'mcp')},
     'stages --exclusive': ['stages', '--exclusive'],
     'stages --stage': ['stages', '--stage', 's*'],
     'breakdown --stage': ['breakdown', '--stage', 's*0'],

@@ -42,7 +42,7 @@ struct session;
 #define FIRST_SCREEN (UINT64_C(1) << 24) /* what is asked where no command is given */
 #define COMMAND_LINE (UINT64_C(1) << 25) /* words behind `--` are a command line */
 #define HELP (UINT64_C(1) << 26)         /* the command reads no trace: its arguments are words */
-#define ALL (UINT64_C(1) << 27)          /* of an option: every command but `help` takes it */
+#define ALL (UINT64_C(1) << 27)          /* of an option: every command but `help` and `mcp` takes it */
 #define FILTERED (UINT64_C(1) << 28)     /* of a filter: every command takes it unless commands.def refuses it */
 #define REPLAYS (UINT64_C(1) << 29)      /* --graph-capture */
 #define PLACES (UINT64_C(1) << 30)
@@ -50,6 +50,8 @@ struct session;
 #define STAGED (UINT64_C(1) << 32) /* of an option: every command that takes --stage takes it */
 #define SORTED                                                                                                         \
     (UINT64_C(1) << 33) /* of an option: every command that prints rows takes it unless commands.def refuses it */
+#define TOOL (UINT64_C(1) << 34)   /* a tool of its own over the Model Context Protocol */
+#define SERVES (UINT64_C(1) << 35) /* the command asks others: its arguments are directories */
 
 /* How a command answers by our rules or by another tool's definitions. */
 struct definition {
@@ -59,7 +61,7 @@ struct definition {
 };
 
 struct command {
-    const char *name, *keys, *refuses;
+    const char *name, *answers, *keys, *refuses;
     uint64_t takes;
     struct definition by[NR_RULES];
 };

@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,8 +24,53 @@ static const char *not_a_file(mode_t mode)
     }
 }
 
+/* ---- confinement ---- */
+
+static struct {
+    char **root; /* without links */
+    size_t count;
+    bool holds;
+} confined;
+
+void file_confine(const char *const *directories, size_t count)
+{
+    confined.root = mem_zero(count + 1, sizeof *confined.root);
+    for (size_t i = 0; i < count; i++) confined.root[i] = string_format("%s", directories[i]);
+    confined.count = count;
+    confined.holds = true;
+}
+
+bool file_is_confined(void)
+{
+    return confined.holds;
+}
+
+bool path_is_below(const char *path, const char *directory)
+{
+    size_t length = strlen(directory);
+    if (length && directory[length - 1] == '/') length--; /* of the root directory */
+    return strncmp(path, directory, length) == 0 && (!path[length] || path[length] == '/');
+}
+
+/* Asks the kernel where the open file lies, because a name may lead elsewhere by the time it is opened. */
+static bool is_reachable(int fd, const char **why)
+{
+    char link[64], path[PATH_MAX];
+    if (!confined.holds) return true;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    path[MAX(length, 0)] = 0;
+    for (size_t i = 0; i < confined.count && length > 0; i++)
+        if (path_is_below(path, confined.root[i])) return true;
+    *why = "it lies outside the directories that are served";
+    errno = EACCES;
+    return false;
+}
+
+/* ---- opening ---- */
+
 /* O_NONBLOCK opens a FIFO without a writer at once. O_NOCTTY never makes a terminal the controlling one. */
-int file_open_at(int directory, const char *name, enum file_how how, struct stat *status, const char **why)
+static int open_regular(int directory, const char *name, enum file_how how, struct stat *status, const char **why)
 {
     int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (how == FILE_FOUND ? O_NOFOLLOW : 0);
     int follow = how == FILE_FOUND ? AT_SYMLINK_NOFOLLOW : 0;
@@ -41,6 +88,14 @@ int file_open_at(int directory, const char *name, enum file_how how, struct stat
     else if (!S_ISREG(status->st_mode)) *why = not_a_file(status->st_mode);
     else return fd;
     if (fd >= 0) close(fd);
+    return -1;
+}
+
+int file_open_at(int directory, const char *name, enum file_how how, struct stat *status, const char **why)
+{
+    int fd = open_regular(directory, name, how, status, why);
+    if (fd < 0 || is_reachable(fd, why)) return fd;
+    close(fd);
     return -1;
 }
 
@@ -108,7 +163,7 @@ size_t file_of_proc(const char *path, char *to, size_t size)
 {
     struct stat status;
     const char *why;
-    int fd = file_open(path, FILE_FOUND, &status, &why);
+    int fd = open_regular(AT_FDCWD, path, FILE_FOUND, &status, &why);
     ssize_t n = fd >= 0 ? read(fd, to, size - 1) : 0;
     if (fd >= 0) close(fd);
     to[n > 0 ? n : 0] = 0;
@@ -117,5 +172,11 @@ size_t file_of_proc(const char *path, char *to, size_t size)
 
 int file_list(const char *directory, int (*wanted)(const struct dirent *entry), struct dirent ***entries)
 {
-    return scandir(directory, entries, wanted, versionsort);
+    const char *why;
+    int count = -1, fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && is_reachable(fd, &why)) count = scandirat(fd, ".", entries, wanted, versionsort);
+    int error = errno;
+    if (fd >= 0) close(fd);
+    errno = error;
+    return count;
 }

@@ -19,6 +19,12 @@ enum file_how {
     FILE_FOUND, /* in a directory: no link is followed */
 };
 
+/* From here on only what lies below these directories is read, but for what the kernel says in /proc and /sys; no file is
+ * written and no program is run. Their paths are absolute and without links. */
+void file_confine(const char *const *directories, size_t count);
+bool file_is_confined(void);
+bool path_is_below(const char *path, const char *directory); /* or it is the directory */
+
 /* Returns a descriptor to read from, or -1 with the reason in *why. `directory` is a descriptor or AT_FDCWD. */
 int file_open_at(int directory, const char *name, enum file_how how, struct stat *status, const char **why);
 int file_open(const char *path, enum file_how how, struct stat *status, const char **why);

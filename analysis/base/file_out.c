@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_in.h"
+
 /* ---- unfinished files ---- */
 
 enum { TEMPORARY = 40 };
@@ -47,6 +49,13 @@ static void watch_signals(void)
 }
 
 /* ---- files ---- */
+
+/* Returns false, with the reason, where nothing may be written. */
+static bool may_write(const char **why)
+{
+    *why = "tfanalyze mcp writes no file";
+    return !file_is_confined();
+}
 
 static int free_place(void)
 {
@@ -99,6 +108,7 @@ bool file_create_in(struct file_out *file, int directory, const char *name, unsi
     struct stat status;
     *file = (struct file_out){.fd = -1, .pending = -1, .directory = fcntl(directory, F_DUPFD_CLOEXEC, 3)};
     file->name = string_format("%s", name);
+    if (!may_write(why)) return false;
     if (tfi_fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(status.st_mode)) {
         *why = occupied(status.st_mode);
         return false;
@@ -137,6 +147,7 @@ bool file_create(struct file_out *file, const char *path, const char **why)
 {
     struct stat status;
     *file = (struct file_out){.fd = -1, .directory = -1, .pending = -1};
+    if (!may_write(why)) return false;
     int there = open(path, O_PATH | O_CLOEXEC);
     bool known = there >= 0 && tfi_fstat(there, &status) == 0, dangling = false;
     *why = strerror(errno);
@@ -213,6 +224,7 @@ int directory_open(const char *path, const char **why)
 
 int directory_make(const char *path, const char **why)
 {
+    if (!may_write(why)) return -1;
     char *copy = string_format("%s", path);
     for (char *p = copy + 1; *copy && *p; p++) {
         if (*p == '/') {

@@ -8,63 +8,12 @@
 #include <unistd.h>
 
 #include "base/command.h"
+#include "base/words/option_words.h"
 #include "base/words/suggestions.h"
 #include "base/words/torch_names.h"
 #include "pattern.h"
 
 enum { NO_COMMAND = -1 };
-
-enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS, GROUPS, SORT_KEY, METRIC, LIMIT, PERCENT };
-
-/* The values of WORD options, indexed by their enum. */
-static const char *const format_names[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", [FORMAT_CSV] = "csv", NULL};
-const char *const rules_names[] = {[RULES_EXACT] = "exact",
-                                   [RULES_TRACELENS] = "tracelens",
-                                   [RULES_HTA] = "hta",
-                                   [RULES_DFANALYZER] = "dfanalyzer",
-                                   NULL};
-static const char *const device_rules_names[] = {
-    [RULES_EXACT] = "exact", [RULES_TRACELENS] = "tracelens", [RULES_HTA] = "hta", NULL};
-static const char *const file_rules_names[] = {
-    [FILE_RULES_EXACT] = "exact", [FILE_RULES_DFANALYZER] = "dfanalyzer", NULL};
-const char *const group_names[] = {[GROUP_KERNEL] = "kernel", [GROUP_OP] = "op", [GROUP_CATEGORY] = "category", NULL};
-static const char *const file_group_names[] = {
-    [GROUP_FUNCTION] = "function", [GROUP_FILE] = "file", [GROUP_PROCESS] = "process", [GROUP_WORKER] = "worker", NULL};
-static const char *const layout_names[] = {
-    [LAYOUT_ROWS] = "rows",   [LAYOUT_SUMMARY] = "summary", [LAYOUT_TIMELINE] = "timeline",
-    [LAYOUT_FILES] = "files", [LAYOUT_BATCHES] = "batches", NULL};
-static const char *const by_names[] = {[BY_KERNEL] = "kernel",
-                                       [BY_OP] = "op",
-                                       [BY_STAGE] = "stage",
-                                       [BY_TREE] = "tree",
-                                       [BY_FINDING] = "finding",
-                                       [BY_RUN] = "run",
-                                       NULL};
-static const char *const spot_names[] = {
-    [SPOT_FUNCTION] = "function", [SPOT_LINE] = "line", [SPOT_STAGE] = "stage", NULL};
-const char *const metric_names[] = {[METRIC_SELF_CPU] = "self_cpu",
-                                    [METRIC_SELF_DEVICE] = "self_device",
-                                    [METRIC_WALL] = "wall",
-                                    [METRIC_CPU] = "cpu",
-                                    [METRIC_WAITING] = "waiting",
-                                    [METRIC_DEVICE_IDLE] = "device_idle",
-                                    NULL};
-static const char *const stack_layout_names[] = {
-    [STACKS_COLLAPSED] = "collapsed", [STACKS_SPEEDSCOPE] = "speedscope", NULL};
-static const char *const memory_layout_names[] = {[MEMORY_TIMELINE] = "timeline",
-                                                  [MEMORY_RAW] = "raw",
-                                                  [MEMORY_PEAKS] = "peaks",
-                                                  [MEMORY_LEAKS] = "leaks",
-                                                  [MEMORY_OOM] = "oom",
-                                                  [MEMORY_HTML] = "html",
-                                                  [MEMORY_PROCESS] = "process",
-                                                  [MEMORY_TORCH] = "torch",
-                                                  [MEMORY_FRAGMENTATION] = "fragmentation",
-                                                  NULL};
-static const char *const style_names[] = {
-    [NAMES_FULL] = "full", [NAMES_SHORT] = "short", [NAMES_MANGLED] = "mangled", NULL};
-
-static const char *const stage_name_words[] = {[STAGES_FOLDED] = "folded", [STAGES_FULL] = "full", NULL};
 
 static const struct option {
     const char *name;
@@ -106,14 +55,19 @@ static const char *refusal(const char *name, const struct command *command, int 
     return NULL;
 }
 
-static bool knows(const struct option *option, const struct command *command)
+bool command_takes(const struct command *command, const char *option, uint64_t takers)
 {
     int length;
-    if (command->takes & HELP) return option->takers & HELP;
-    if (option->takers == FILTERED) return !refusal(option->name, command, &length);
-    if (option->takers == STAGED) return !refusal("--stage", command, &length);
-    if (option->takers == SORTED) return command->takes & ROWS && !refusal(option->name, command, &length);
-    return option->takers & (ALL | command->takes);
+    if (command->takes & (HELP | SERVES)) return takers & HELP;
+    if (takers == FILTERED) return !refusal(option, command, &length);
+    if (takers == STAGED) return !refusal("--stage", command, &length);
+    if (takers == SORTED) return command->takes & ROWS && !refusal(option, command, &length);
+    return takers & (ALL | command->takes);
+}
+
+static bool knows(const struct option *option, const struct command *command)
+{
+    return command_takes(command, option->name, option->takers);
 }
 
 const char *options_sort_key(const struct options *options)
@@ -243,6 +197,8 @@ static bool set_option(struct options *options, const struct option *option, con
     case WORD: return set_word(option, value, place);
     case SORT_KEY: /* its key stands first */
     case TEXT:
+    case READS:
+    case WRITES:
         free(*(char **)place);
         *(char **)place = string_format("%s", value);
         good = *value;
@@ -250,6 +206,7 @@ static bool set_option(struct options *options, const struct option *option, con
     case COUNT: good = tfi_whole_number(value, 0, UINT64_MAX, place) && *(uint64_t *)place > 0; break;
     case LIST: good = parse_list(value, place); break;
     case GLOB:
+    case PATHS:
         add_string(place, value);
         good = *value;
         break;
@@ -357,7 +314,7 @@ static bool order_exists(struct options *options)
  * the content of an answer. One is enough for options that only name and cut rows. */
 static const struct command *lacking(const struct options *options, const struct option *option)
 {
-    bool strict = option->type == LIST || option->type == GLOB || option->type == SECONDS ||
+    bool strict = option->type == LIST || option->type == GLOB || option->type == PATHS || option->type == SECONDS ||
                   option->place == offsetof(struct options, rules) ||
                   option->place == offsetof(struct options, file_rules);
     const struct command *lacks = NULL;
@@ -528,8 +485,11 @@ static bool has_inputs(const struct options *options)
         return false;
     }
     if (!count && !(takes & HELP)) {
-        complain(NULL, "%s needs an INPUT: a run directory, .tfr files%s", options->command->name,
-                 takes & DFTRACER ? ", PyTorch or dftracer traces" : " or PyTorch traces");
+        complain(NULL, "%s needs %s%s", options->command->name,
+                 takes & SERVES ? "a DIR that holds runs" : "an INPUT: a run directory, .tfr files",
+                 takes & SERVES     ? ""
+                 : takes & DFTRACER ? ", PyTorch or dftracer traces"
+                                    : " or PyTorch traces");
         return false;
     }
     return true;
@@ -592,9 +552,12 @@ void options_free(struct options *options)
     for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
         void *place = (char *)options + options_table[i].place;
         switch (options_table[i].type) { /* several rows may have the same place */
-        case TEXT: free_text(place); break;
+        case TEXT:
+        case READS:
+        case WRITES: free_text(place); break;
         case LIST: free_list(place); break;
-        case GLOB: free_strings(place); break;
+        case GLOB:
+        case PATHS: free_strings(place); break;
         case SORT_KEY: free_text(&((struct sort_by *)place)->key); break;
         default: break;
         }

@@ -143,6 +143,8 @@ struct options {
  * instead. */
 bool options_parse(struct options *options, const struct command *commands, int argc, char **argv);
 void options_free(struct options *options);
+/* Tells whether the command takes the option, a row of options.def with these takers. */
+bool command_takes(const struct command *command, const char *option, uint64_t takers);
 enum rules options_rules(const struct options *options);
 const char *options_sort_key(const struct options *options); /* of the current command; NULL: it keeps its order */
 bool list_has(const struct list *list, int64_t value);       /* an empty list matches every value */

@@ -17,6 +17,12 @@ static const struct help_page *find_page(const struct help_page *page, const cha
     return page->name ? page : NULL;
 }
 
+const char *help_topic(const char *name)
+{
+    const struct help_page *page = find_page(help_topics, name);
+    return page ? page->text : "";
+}
+
 void help_print(const struct command *command)
 {
     const struct help_page *page =

@@ -15,6 +15,8 @@ struct help_page {
 extern const struct help_page help_topics[];   /* in the order of their names */
 extern const struct help_page help_commands[]; /* in the order of commands.def */
 
+/* Returns the text of a topic. */
+const char *help_topic(const char *name);
 /* Prints the page of a command, or with NULL that of the program. */
 void help_print(const struct command *command);
 

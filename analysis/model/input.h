@@ -51,6 +51,7 @@ struct inputs {
 
 /* Adds the inputs that `word` names. A word that names none becomes an unusable input with a note. */
 void inputs_add(struct inputs *inputs, const char *word);
+bool inputs_are_in(const char *directory); /* it holds files with the names of traces */
 /* Adds an input whose path is copied. */
 struct input *inputs_append(struct inputs *inputs, const char *path, enum file_how how, int64_t rank);
 /* Adds a copy of an input that is not read yet. */

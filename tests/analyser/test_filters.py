@@ -22,7 +22,7 @@ from test_kineto import exact, ns
 
 TABLE = (ROOT / 'analysis' / 'commands.def').read_text()
 REFUSES = dict(re.findall(r'^COMMAND\("([^"]+)".*?"([^"]*)"\)$', TABLE, re.M | re.S))  # the last column, by command
-COMMANDS = [command for command in REFUSES if command != 'help']  # help reads no trace
+COMMANDS = [command for command in REFUSES if command not in ('help', 'mcp')]  # these take no filters
 NEEDS = {'patterns': ['--operator', 'x']}  # options without which a command has no question
 FILTERS = {'--rank': '0', '--pid': '1', '--stage': 'x', '--step': '1', '--cycle': '0', '--device': '0', '--stream': '7',
            '--from': '0', '--to': '1', '--top': '1', '--names': 'short'}

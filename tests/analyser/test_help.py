@@ -15,7 +15,7 @@ from conftest import BUILD, ROOT, built, clean_environment, execute
 TOPICS = sorted(p.stem for p in (ROOT / 'analysis/help').glob('*.txt'))
 COMMANDS = re.findall(r'^COMMAND\("([^"]+)"', (ROOT / 'analysis/commands.def').read_text(), re.M)
 PROMISED = ['variables', 'schedule', 'files', 'hooks', 'records', 'losses', 'rules', 'stages', 'recipes', 'limits', 'troubleshooting',
-            'terms', 'coming-from']
+            'terms', 'coming-from', 'agents']
 
 
 @pytest.fixture

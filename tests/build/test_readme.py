@@ -76,14 +76,12 @@ def test_a_first_profile(lib, tfanalyze, python, tmp_path):
 
 
 def test_pytorch_traces(tfanalyze, tmp_path, shared_traces):
-    """The README's commands on PyTorch traces run, and print its figures where only the trace decides them."""
+    """The README's commands on PyTorch traces run, and the first screen is the one that it shows."""
     (tmp_path / 'traces').mkdir()
     for trace in (shared_traces / 'hta/trace_filter').glob('*.json.gz'):
         shutil.copy(trace, tmp_path / 'traces')
     built(BUILD / 'tfanalyze')
-    seen = {command: (expected, out) for command, expected, out in play(tmp_path, [s for s in sessions() if 'traces/' in s[0]])}
-    expected, out = seen['tfanalyze overlap traces/ --rules hta']
-    assert expected == out
-    assert len(seen) == 3
+    seen = [command for command, *_ in play(tmp_path, [s for s in sessions() if 'traces/' in s[0]])]
+    assert len(seen) == 2
     shown = textwrap.dedent(README.split('$ tfanalyze traces/\n')[1].split('\n## ')[0])
     assert execute(['tfanalyze', 'traces/'], {**clean_environment(), 'PATH': str(BUILD)}, tmp_path).out.splitlines() == shown.rstrip().splitlines()

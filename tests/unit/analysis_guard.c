@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,5 +1,9 @@
 /* analysis_once.c - all questions of a run share one attribution of each process. The linker wraps attribute(). */
 
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
 #define main tfanalyze_main
 #include "main.c"
 #undef main

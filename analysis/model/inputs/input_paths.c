@@ -116,10 +116,24 @@ static int is_trace(const struct dirent *entry)
     return is_tfr(entry) || is_other_trace(entry);
 }
 
+static int count_entries(const char *directory, int (*wanted)(const struct dirent *entry))
+{
+    struct dirent **entries = NULL;
+    int count = file_list(directory, wanted, &entries);
+    for (int i = 0; i < count; i++) free(entries[i]);
+    free(count >= 0 ? entries : NULL);
+    return count;
+}
+
+bool inputs_are_in(const char *directory)
+{
+    return count_entries(directory, is_trace) > 0;
+}
+
 /* Returns the most recently changed subdirectory with traces, as a suggestion for the user. */
 static char *find_below(const char *directory)
 {
-    struct dirent **entries = NULL, **inner = NULL;
+    struct dirent **entries = NULL;
     char *best = NULL;
     time_t newest = 0;
     int count = file_list(directory, NULL, &entries);
@@ -127,11 +141,8 @@ static char *find_below(const char *directory)
         char *path = string_format("%s/%s", directory, entries[i]->d_name);
         struct stat status;
         int traces = 0;
-        if (entries[i]->d_name[0] != '.' && tfi_lstat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
-            traces = file_list(path, is_trace, &inner);
-            for (int k = 0; k < traces; k++) free(inner[k]);
-            free(traces >= 0 ? inner : NULL);
-        }
+        if (entries[i]->d_name[0] != '.' && tfi_lstat(path, &status) == 0 && S_ISDIR(status.st_mode))
+            traces = count_entries(path, is_trace);
         if (traces > 0 && (!best || status.st_mtime > newest)) {
             newest = status.st_mtime;
             free(best);

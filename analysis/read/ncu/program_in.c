@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file_in.h"
+
 /* Reads to the end, also what is more than `most` bytes, so that the program can end. Returns false if it was more. */
 static bool read_all(int fd, size_t most, struct text *out)
 {
@@ -46,6 +48,11 @@ char *program_output(char *const argv[], size_t most, size_t *length, char **why
     struct text out = {0};
     int ends[2], status = 0;
     pid_t pid;
+    if (file_is_confined()) {
+        *why = string_format("tfanalyze mcp runs no program, and %s would have to print it; give its text as a file",
+                             argv[0]);
+        return NULL;
+    }
     if (pipe2(ends, O_CLOEXEC) != 0) {
         *why = string_format("%s", strerror(errno));
         return NULL;
