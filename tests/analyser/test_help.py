@@ -110,7 +110,7 @@ def test_man_pages(topic):
 def tree(tmp_path):
     """A copy of the files that scripts/gen-tables reads."""
     for pattern in ('README.md', 'scripts/gen-tables', 'scripts/help_pages.py', 'scripts/tfrun', 'include/*.def',
-                    'preload/*.def', 'preload/*/*.def', 'tests/dummy.def', 'analysis/*.def', 'analysis/advise/*.def', 'analysis/advise/*/*.def', 'analysis/help/*.txt',
+                    'preload/*.def', 'preload/*/*.def', 'tests/dummy.def', 'tests/data/torch_versions.csv', 'analysis/*.def', 'analysis/advise/*.def', 'analysis/advise/*/*.def', 'analysis/help/*.txt',
                     'analysis/help/commands/**/*.txt'):
         for path in ROOT.glob(pattern):
             copy = tmp_path / path.relative_to(ROOT)
