@@ -33,8 +33,7 @@ struct job {
     int argc, rank, processes;
     char **argv;
     struct text bytes; /* the summary of this process, and of those that it has united with it */
-    uint64_t sent;
-    bool is_partial; /* an input of this process was damaged or is missing */
+    bool is_partial;   /* an input of this process was damaged or is missing */
 };
 
 /* ---- a session of its own ---- */
@@ -168,7 +167,6 @@ static void send_bytes(struct job *job, int to)
     MPI_Send(&length, 1, MPI_UINT64_T, to, TAG_LENGTH, MPI_COMM_WORLD);
     for (uint64_t done = 0; done < length; done += MESSAGE)
         MPI_Send(job->bytes.data + done, (int)MIN(length - done, MESSAGE), MPI_BYTE, to, TAG_BYTES, MPI_COMM_WORLD);
-    job->sent = length;
 }
 
 static void receive_bytes(struct text *bytes, int from)

@@ -95,8 +95,8 @@ bool tfi_file_is_gone(struct tfi_file *file);
 /* Renames a finished file, unless the new name is taken, and closes it. On failure removes the file; false with errno
  * set. */
 bool tfi_file_rename(struct tfi_file *file, const char *name);
-/* Renames a finished file to the name of `old`, which it replaces: `old` becomes the finished file, open as that was. False with errno
- * set, if the name is not `old`'s any more. */
+/* Renames a finished file to the name of `old`, which it replaces: `old` becomes the finished file, and stays open. False
+ * with errno set if the name is not `old`'s any more, or the rename fails. */
 bool tfi_file_replace(struct tfi_file *old, const struct tfi_file *file);
 void tfi_file_remove(struct tfi_file *file);
 void tfi_file_close(struct tfi_file *file);

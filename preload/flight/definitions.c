@@ -1,8 +1,8 @@
 /* definitions.c - keeps the rows that later rows need to be understood: threads, devices, graphs.
  *
  * Such a row outlives the part of the trace that it lies in. The rows lie one behind the other in a fixed room, each with
- * the number of its part. A thread that has ended needs its row only as long as its records are there, and the row goes
- * when the room fills: the thread's last chunks may be appended after its end. All calls come under the writer's lock.
+ * the number of its part. A thread that has ended needs its row only while its records are there. Its last chunks may be
+ * appended after its end, so the row stays until the room fills. All calls come under the writer's lock.
  */
 #include "flight/definitions.h"
 

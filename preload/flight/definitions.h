@@ -15,7 +15,8 @@ void tfi_definitions_note(const void *rows, size_t bytes, uint64_t part);
 /* Forgets threads that ended before the part `first`, if there are many. */
 void tfi_definitions_forget(uint64_t first);
 
-/* Copies the definitions whose part `is_gone` into `to`, which has room for all; returns the bytes, and their number in `count`. */
+/* Copies the definitions whose part `is_gone` into `to`, which has room for all. Returns the bytes; `count` gets their
+ * number. */
 #define TFI_DEFINITIONS_BYTES (1u << 20)
 size_t tfi_definitions_copy(uint8_t *to, bool (*is_gone)(uint64_t part), uint32_t *count);
 

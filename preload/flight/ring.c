@@ -5,12 +5,12 @@
  * the parts that go, and the newest parts as they are. The new file then replaces the old one by a rename, so at each
  * moment one whole trace has the name, and a kill leaves it as it is.
  *
- * Of the allowed size B a file has at most 5/8, and is rewritten from 1/2 on to 1/4 and what comes meanwhile, so that both
- * files together stay within B. A thread that finds no room waits for the rewriting. If that takes too long, records are
- * dropped and counted. At the end the records of the .live file, which goes, may exceed B.
+ * B is the allowed size. A file has at most 5/8 of it. From 1/2 on it is rewritten, to 1/4 and what comes meanwhile, so
+ * that both files together stay within B. A thread that finds no room waits for the rewriting. If that takes too long,
+ * records are dropped and counted. At the end the file gets the records of the .live file, and may exceed B by them.
  *
- * Only the choice and the last piece are made under the writer's lock. The job copies a piece at a time, between which
- * chunks are appended and a fork can end the thread; the rewriting then begins again.
+ * Only the choice and the last piece are made under the writer's lock. The job copies a piece at a time. Between two
+ * pieces chunks are appended, and a fork may end the thread: the rewriting then begins again.
  */
 #include "flight/ring.h"
 
@@ -56,7 +56,6 @@ static struct {
     uint64_t after;  /* its size after the last rewriting */
     uint64_t parts;  /* numbers given out */
     uint64_t serial; /* of the chunk of definitions, 0 before there was one: that of a chunk that is gone */
-    uint64_t since;  /* ticks: the file has every record after that; 0: all records */
     uint64_t not_before_ms;
     struct part part[PARTS];
     unsigned count;
@@ -74,13 +73,13 @@ static struct {
     uint64_t start;   /* end of what precedes the first part there */
     uint64_t gone;    /* chunks */
     uint64_t records; /* that are gone */
-    uint64_t since;
-    unsigned count;  /* parts that were there when it began */
-    unsigned next;   /* part that is copied next; from `count` on: the rest, in several stretches */
-    uint64_t at;     /* copied so far, in the old file */
-    uint64_t limit;  /* end of the stretch that is copied */
-    uint64_t before; /* end of the parts there were, in the old file */
-    int from;        /* the old file */
+    uint64_t since;   /* ticks: the new file has every record after that */
+    unsigned count;   /* parts that were there when it began */
+    unsigned next;    /* part that is copied next; from `count` on: the rest, in several stretches */
+    uint64_t at;      /* copied so far, in the old file */
+    uint64_t limit;   /* end of the stretch that is copied */
+    uint64_t before;  /* end of the parts there were, in the old file */
+    int from;         /* the old file */
 } fresh = {.from = -1};
 
 static uint8_t *buffer;
@@ -266,7 +265,7 @@ static bool write_strings(void)
     return !used || append_fresh(tfi_writer_block(TFI_BLOCK_STRINGS, buffer, used), buffer);
 }
 
-/* The chunk has the serial of one that is gone, so that serials have no gap of its own. */
+/* The chunk takes the serial of a chunk that is gone, so that readers find no serial that the writer did not give. */
 static bool write_definitions(const uint8_t *rows, size_t bytes, uint32_t count)
 {
     if (!bytes) return true;
@@ -366,7 +365,6 @@ static bool replace(const struct tfi_writing *writing)
     if (writing->file->kept || !tfi_file_replace(writing->file, &fresh.file)) return false;
     *writing->size = fresh.size;
     move_parts();
-    ring.since = fresh.since;
     ring.after = fresh.size;
     __atomic_store_n(&ring.size, fresh.size, __ATOMIC_RELAXED);
     tfi_writer_tell_again();

@@ -211,7 +211,7 @@ def test_nothing_is_written(server, run):
     ('stages', {'tops': 3}, 'did you mean top?'), ('stages', {'top': 'x'}, '--top needs N'), ('stages', {'top': {}}, 'top takes N'),
     ('stages', {'exclusive': 'yes'}, 'exclusive takes true or false'), ('stages', {'stage': [[]]}, 'stage takes GLOB'), ('stages', {'format': 'xml'}, '--format takes'),
     ('ask', {}, 'command is one of'), ('ask', {'command': 'kind'}, 'did you mean kinds?'), ('ask', {'command': 'stacks', 'metric': 1}, '--metric takes'),
-    ('ask', {'command': 7}, 'command is one of'), ('ask', {'command': 'help', 'topic': 'nothing'}, 'there is no topic'), ('ask', {'command': 'ncu plan', 'command_line': [1]}, 'takes texts'),
+    ('ask', {'command': 7}, 'command is one of'), ('ask', {'command': 'help', 'topic': 'nothing'}, 'there is no topic'), ('ask', {'command': 'help', 'topic': 5}, 'takes texts'), ('ask', {'command': 'ncu plan', 'command_line': [1]}, 'takes texts'),
     ('stages', {'input': 7}, 'input takes a list'), ('stages', {'input': [7]}, 'input takes a list'), ('stages', {'x' * 100000: 1}, 'has no option'),
 ])
 def test_wrong_arguments_are_explained(server, tool, arguments, said):

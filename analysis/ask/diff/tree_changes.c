@@ -162,7 +162,8 @@ static double median_of(double *number, size_t count)
     return median_of_sorted(number, count);
 }
 
-/* Returns the logarithm of the median time, of few calls of the shortest one, and sets how much single calls differ from it; NAN: unknown. */
+/* Returns the logarithm of the median time, or of the shortest one of few calls. Sets how much single calls differ from
+ * it. NAN: unknown. */
 static double typical(const struct tree_samples *samples, double *spread)
 {
     double number[TREE_SAMPLES], middle;

@@ -3,12 +3,12 @@
  * Calls are facts: a node that only one run has, or that each call of its parent makes more often, is a change, and so is
  * all below it. If a place has both what is gone and what is new, it was changed there and is the one row.
  *
- * Times are noise until they are more. Compared are medians of own times, of less than five calls the shortest, or the
- * sum where it differs less. The noise of a node has two parts: that of its
- * calls, from their spread and number, and that between the runs, from how the medians of all nodes differ. A run whose
- * times are all a little slower, by less than TREE_DRIFT, was on a slower machine. A time changed if its ratio is beyond
- * TREE_SURE deviations of that and TREE_LEAST_RATIO, and its change matters to the run. Where such changes make most of the
- * time of a place, that place is the row, and not what is below it.
+ * Times differ by noise unless they differ by more. The medians of own times are compared; of few calls (TREE_FEW_CALLS)
+ * the shortest, or the sum where that differs less. The noise of a node has two parts: that of its calls, from their
+ * spread and number, and that between the runs, from how the medians of all nodes differ. A run whose times are all a
+ * little slower, by less than TREE_DRIFT, was on a slower machine. A time changed if its ratio is beyond TREE_SURE
+ * deviations of that and TREE_LEAST_RATIO, and its change matters to the run. Where such changes make most of the time of
+ * a place, that place is the row, and not what is below it.
  */
 #ifndef TFA_DIFF_TREE_CHANGES_H
 #define TFA_DIFF_TREE_CHANGES_H

@@ -1,4 +1,4 @@
-/* mcp.c - serves every question as a tool of the Model Context Protocol: JSON-RPC 2.0, a message a line, on stdin and stdout.
+/* mcp.c - serves every question as a tool of the Model Context Protocol: JSON-RPC 2.0 on stdin and stdout, a message a line.
  *
  * One thread waits for messages and for the processes that answer questions (question.h): several questions run at a
  * time, and further ones wait. A client that does not read is waited for, so that it cannot make this program grow. When

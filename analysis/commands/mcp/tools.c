@@ -314,17 +314,16 @@ static bool put_inputs(struct making *m, const json_t *input)
 /* Puts what stands behind `--`: the topic of help, or the command line that a question is about. */
 static bool put_rest(struct making *m, const json_t *rest, const char *name)
 {
+    bool good = !rest || json_is_null(rest) || json_is_string(rest) || json_is_array(rest);
     words_take(m->words, string_format("--"));
     if (json_is_string(rest)) words_take(m->words, string_format("%s", json_string_value(rest)));
-    for (size_t i = 0; i < json_array_size(rest); i++) {
+    for (size_t i = 0; good && i < json_array_size(rest); i++) {
         const char *word = json_string_value(json_array_get(rest, i));
-        if (!word) {
-            text_format(m->why, "%s takes texts", name);
-            return false;
-        }
-        words_take(m->words, string_format("%s", word));
+        good = word != NULL;
+        if (word) words_take(m->words, string_format("%s", word));
     }
-    return true;
+    if (!good) text_format(m->why, "%s takes texts", name);
+    return good;
 }
 
 static const struct command *command_of_call(const struct command *commands, const char *tool, const json_t *arguments,
