@@ -61,6 +61,7 @@ static struct {
     unsigned count;
     bool closed; /* the last part gets no more chunks */
     bool told;
+    bool failed;        /* and not rewritten since: until not_before_ms it is not tried again */
     uint32_t rewritten; /* futex: counts how often */
     bool in_vain;       /* a thread has waited for it in vain since */
 } ring;
@@ -207,7 +208,7 @@ static void fail(void)
                 "the oldest part of the trace cannot be left out (%s): no room for another file, or no way to it; "
                 "records beyond TFI_FLIGHT_MB are dropped and counted",
                 tfi_error_name(error));
-    ring.told = true;
+    ring.told = ring.failed = true;
     ring.not_before_ms = tfi_monotonic_ms() + PAUSE_MS;
     tfi_file_remove(&fresh.file);
     leave_fresh();
@@ -366,6 +367,7 @@ static bool replace(const struct tfi_writing *writing)
     *writing->size = fresh.size;
     move_parts();
     ring.after = fresh.size;
+    ring.failed = false;
     __atomic_store_n(&ring.size, fresh.size, __ATOMIC_RELAXED);
     tfi_writer_tell_again();
     leave_fresh();
@@ -401,11 +403,16 @@ static bool rewrite(void)
     return true;
 }
 
+static bool is_paused(void)
+{
+    return ring.failed && tfi_monotonic_ms() < ring.not_before_ms;
+}
+
 static bool make_room(bool in_background)
 {
     uint32_t before = __atomic_load_n(&ring.rewritten, __ATOMIC_ACQUIRE), now = before;
     if (in_background) {
-        while (now == before && (fresh.on ? rewrite() : begin_fresh())) now = ring.rewritten;
+        while (now == before && !is_paused() && (fresh.on ? rewrite() : begin_fresh())) now = ring.rewritten;
         return now != before;
     }
     for (unsigned ms = 0; now == before && ms < LONGEST_MS && !__atomic_load_n(&ring.in_vain, __ATOMIC_RELAXED); ms++) {

@@ -120,3 +120,15 @@ def test_killed_at_any_moment(killed, analyze, tmp_path, threads, after):
     assert (row['complete'], sum(row['lost'].values()), row['ended']) == (False, lost_by_ring(trace), 'killed')
     assert row['events']['call'] == len(calls(trace))
     assert (row['flight'] or {'left_out': 0})['left_out'] == int(trace.info.get('flight.records', 0))
+
+
+def test_no_other_file_can_be_made(run, victim, testlib, tmp_path):
+    """What finds no room is dropped and counted, and the trace has its end: the background thread does not try for ever."""
+    taken = 'for n in 1 2 3 4 5 6 7 8 9; do : > "$TFI_OUTPUT_DIR/rank0.$(uname -n).$$.tfr.new$n"; done; '
+    (tmp_path / 'run').mkdir()
+    result = run(['sh', '-c', taken + 'LD_PRELOAD="$0" exec "$@"', testlib, victim('flight'), tmp_path / 'counts', 2, 200000, 0],
+                 FLIGHT, preload=False)
+    assert result.rc == 0 and 'the oldest part of the trace cannot be left out (already exists)' in only(result.err.splitlines())
+    trace = only(scripted.traces(result.dir))
+    missing = check_last(trace, dict.fromkeys(range(2), (200000, 200000)))
+    assert missing and left_out(trace) == 0 and trace.footer and not list(result.dir.glob('*.live'))
