@@ -111,3 +111,11 @@ def test_names_that_look_alike(analyze, tmp_path):
     for i, name in enumerate(names):
         write(tmp_path / name, [event('cpu_op', f'op{i}', i, 1)], rank=i)
     assert len(analyze('info', tmp_path)['inputs']) == len(names)
+
+
+def test_a_folder_with_the_name_of_a_capture(analyze, tfanalyze_asan, tmp_path):
+    """It cannot be read, and says nothing about damage."""
+    main = pair(tmp_path, 'replay.json.gz', 'capture_rank_{}.json.gz')
+    (tmp_path / 'graph_capture_rank_0.pt.trace.json').mkdir()
+    answer = analyze('breakdown', '--group-by', 'op', tmp_path, rc=3, program=tfanalyze_asan)
+    assert [i['path'] for i in answer['inputs']] == [str(main)]

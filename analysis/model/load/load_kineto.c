@@ -348,7 +348,7 @@ static bool load_once(const struct once *once, struct process *process, struct k
 {
     struct kineto_load load = {.names = once->names, .process = process, .needs = once->needs, .parts = parts};
     const struct kineto_sink sink = {.context = &load, .event = load_kineto_event, .member = on_member};
-    struct kineto_damage damage;
+    struct kineto_damage damage = {0}; /* so it stays where the file cannot be opened */
     load.damage = &damage;
     load_begin(&load);
     *usable = kineto_read(once->path, &process->way, &sink, &damage, once->notes, once->done);
