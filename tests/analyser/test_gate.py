@@ -200,6 +200,16 @@ def test_wrong_usage(analyze, tmp_path, words, said):
     assert said in result.err and not result.out and not (tmp_path / 'page.html').exists()
 
 
+def test_one_run_is_no_repeated_run(analyze, tmp_path):
+    """Three times the same file would have no noise, and pass. Both sides may have it: nothing changed."""
+    a, b = ([timing(tmp_path / f'{side}{i}.json', encode=100 + i) for i in range(3)] for side in 'ab')
+    (tmp_path / 'link.json').symlink_to(b[0])
+    for sides in ([a[0]] * 3, b), (a, [*b, tmp_path / 'link.json']):
+        result = gate(analyze, sides, rc=2, format=None)
+        assert 'needs runs that are independent of each other' in result.err and 'twice' in result.err and not result.out
+    gate(analyze, (a, a), rc=None)
+
+
 def test_without_a_gate_two_dashes_end_the_options(analyze, tmp_path):
     a, b = (timing(tmp_path / name, encode=1) for name in ('a.json', 'b.json'))
     assert analyze('diff', '--format', 'csv', a, '--', b, format=None).out == analyze('diff', a, b, format='csv').out

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "ask/diff/diff_rows.h"
 #include "ask/diff/gate.h"
@@ -326,6 +327,21 @@ static void print_gate(struct gate *gate)
 
 /* ---- the gate ---- */
 
+/* Returns a run that one side has twice: a copy has no noise of its own, which the test would take for certainty. */
+static const char *given_twice(const struct gate *gate)
+{
+    size_t count = gate->count[SIDE_A] + gate->count[SIDE_B];
+    struct stat *seen = mem_zero(count, sizeof *seen);
+    const char *twice = NULL;
+    for (size_t i = 0; i < count && !twice; i++) {
+        bool known = stat(path_of(gate, i), &seen[i]) == 0;
+        for (size_t k = i < gate->count[SIDE_A] ? 0 : gate->count[SIDE_A]; k < i && known; k++)
+            if (seen[k].st_ino == seen[i].st_ino && seen[k].st_dev == seen[i].st_dev) twice = path_of(gate, i);
+    }
+    free(seen);
+    return twice;
+}
+
 static bool is_refused(const struct session *session, enum diff_by by)
 {
     const struct options *o = &session->options;
@@ -360,6 +376,12 @@ void gate_runs(struct session *session)
     }
     gate.count[SIDE_A] = a->count;
     gate.count[SIDE_B] = b->count;
+    const char *twice = given_twice(&gate);
+    if (twice) {
+        complain(NULL, "--gate needs runs that are independent of each other: one side has %s twice", twice);
+        session->status = STATUS_USAGE;
+        return;
+    }
     gate.run = mem_zero(a->count + b->count, sizeof *gate.run);
     diff_init(&gate.rows);
     if (session_begin(session, STYLE_TABLE)) {
