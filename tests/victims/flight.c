@@ -2,7 +2,8 @@
  *
  * Each thread makes CALLS calls of dummy_many, or goes on until it is killed if CALLS is 0. Its number and the number of the
  * call are arguments, and two others are random, so that records do not pack well. FILE has one count a thread, of 64
- * bits: the calls that have returned. A stage ends with a pause of PAUSE microseconds. A short-lived thread runs beside every 1,000 calls of the first thread.
+ * bits: the calls that have returned. A stage ends with a pause of PAUSE microseconds. A short-lived thread runs beside
+ * every 1,000 calls of the first thread.
  */
 #include <fcntl.h>
 #include <pthread.h>
