@@ -108,18 +108,17 @@ struct needs report_needs(const struct options *options)
                                                         .stream = STREAM_HELD});
 }
 
-/* Reads the inputs for the report and for its page in one pass. Answers the page's questions first: the report's tables
- * are narrower than what they share with other questions. */
-static bool load_with_page(struct session *session, struct out *data)
+/* Collects the data of the page first, while nothing else is in memory. The report reads the same inputs afterwards, and
+ * says what is wrong with them. */
+static void collect_page(struct session *session, struct out *data)
 {
-    const struct options own = session->options;
-    session->options = page_options(&own);
-    bool good = session_load(session);
-    if (good) page_collect(session, data);
-    session_forget_summaries(session);
-    free(session->options.question);
-    session->options = own;
-    return good;
+    const int status = session->status;
+    struct text said = {0};
+    complain_into(&said);
+    if (!page_collect(session, data)) data->used = 0;
+    complain_into(NULL);
+    session->status = status;
+    text_free(&said);
 }
 
 /* Writes the page beside the other files. Where that fails a message says so, and the report goes on. */
@@ -165,7 +164,7 @@ void cmd_report(struct session *session)
         return;
     }
     out_memory(&page);
-    bool filtered = is_filtered(&session->options); /* a page is of whole processes */
-    if (filtered ? session_load(session) : load_with_page(session, &page)) write_report(session, &page);
+    if (!is_filtered(&session->options)) collect_page(session, &page); /* a page is of whole processes */
+    if (session_load(session)) write_report(session, &page);
     out_discard(&page);
 }

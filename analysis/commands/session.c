@@ -176,7 +176,7 @@ const struct walls *session_walls(struct session *session)
     return session->walls;
 }
 
-void session_forget_summaries(struct session *session)
+static void summaries_free(struct session *session)
 {
     for (size_t i = 0; session->taken && i < session->options.questions; i++) {
         for (size_t k = 0; session->taken[i] && k < session->summary_room; k++) drop(session, i, k);
@@ -186,10 +186,6 @@ void session_forget_summaries(struct session *session)
     free(session->summary);
     for (size_t i = 0; i < session->alones; i++) selection_free(&session->alone[i]);
     free(session->alone);
-    session->taken = NULL;
-    session->summary = NULL;
-    session->alone = NULL;
-    session->alones = session->alone_capacity = 0;
 }
 
 /* ---- loading ---- */
@@ -588,7 +584,7 @@ void session_close(struct session *session)
 
 void session_free(struct session *session)
 {
-    session_forget_summaries(session);
+    summaries_free(session);
     if (session->walls) walls_free(session->walls);
     free(session->walls);
     inputs_free(&session->inputs);

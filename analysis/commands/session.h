@@ -61,8 +61,6 @@ bool session_describe(struct session *session);
 /* Returns the summaries of the chosen processes for the current command, whose reduction made them. They are valid until
  * the next call. */
 void *const *session_summaries(struct session *session);
-/* Frees them, before the session gets options with other questions than those that it was read for. */
-void session_forget_summaries(struct session *session);
 /* Returns the walls of the chosen processes, made once for all questions. */
 const struct walls *session_walls(struct session *session);
 /* Opens the output for the first answer, and separates each of several answers from the one before. */

@@ -121,7 +121,7 @@ def test_two_runs(tfanalyze, shared_traces, tmp_path):
 
 @pytest.mark.parametrize('name', [RANKS, QWEN])
 def test_a_report_has_the_page(tfanalyze, shared_traces, tmp_path, name):
-    """It is the page of --html to the byte, although one reading serves all files; the other files stay as they are without it."""
+    """It is the page of --html to the byte; the other files stay as they are without it."""
     path = shared_traces / name
     ask(tfanalyze, 'report', path, '--output', tmp_path / 'all')
     assert (tmp_path / 'all' / 'report.html').read_text() == page_of(tfanalyze, tmp_path / 'page.html', 'report', path)

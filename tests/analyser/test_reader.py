@@ -183,7 +183,7 @@ def test_info(tmp_path, analyze):
         'start': '2023-11-14T22:13:20.123457Z', 'duration_us': 2999.0, 'ended': '_exit', 'complete': True,
         'events': {'clock': 2, 'message': 1, 'mark': 2}, 'lost': {}, 'counted': {'unmatched': 3}, 'own_cost_us': 1234.567,
         'clock': 'monotonic', 'clock_steps': [], 'threads': 1, 'devices': [], 'command': 'python pipeline.py', 'directory': '/somewhere',
-        'version': '0.0.1', 'unmatched_names': [], 'device_elsewhere': [], 'metadata': {'model': 'wan 2.1', 'note': 'ü'}, 'messages': ['disk is slow'], 'recording': [], 'health': [], 'machine': None,
+        'version': '0.0.1', 'unmatched_names': [], 'device_elsewhere': [], 'metadata': {'model': 'wan 2.1', 'note': 'ü'}, 'messages': ['disk is slow'], 'recording': [], 'health': [], 'machine': None, 'flight': None,
         'reveals': {'command_line': 'whole', 'left_out': 0, 'values': True, 'texts': 3, 'source_lines': 0, 'paths': 'directory', 'environment': None}}
     text = analyze('info', tmp_path, format='text').out
     assert 'message 1, mark 2' in text and 'duration          2.999 ms' in text

@@ -222,7 +222,8 @@ def test_device_rows(gpu, analyze):
               for r in answer['rows'][:3] + answer['rows'][-1:]}
     assert memory == {'ProfilerStep*': (72, 0, 400, 0), 'aten::linear': (72, 0, 400, 0), 'aten::mm': (72, 72, 400, 400),
                       '[memory]': (-4, -4, 50, 50)}
-    assert answer['totals'] == {'events': 13, 'rows': 11, 'self_cpu_us': 1000, 'self_device_us': 77}
+    assert answer['totals'] == {'events': 13, 'rows': 11, 'self_cpu_us': 1000, 'self_device_us': 77,
+                                'replayed': None, 'replayed_unknown': None, 'replayed_by_order': None}
 
 
 def test_device_columns(gpu, analyze):

@@ -199,7 +199,7 @@ static void watch_samples(struct watching *w)
     struct own_time *own = NULL;
     size_t count = 0, capacity = 0;
     for (size_t i = 0; i < l->table.count; i++) {
-        bool works = 2 * l->cpu[i] >= l->end[i] - l->start[i] || !l->call[i]; /* or wants to */
+        bool works = l->cpu[i] >= l->end[i] - l->start[i] - l->cpu[i] || !l->call[i]; /* or wants to */
         if (!works && l->tid[i] == (uint32_t)w->process->pid) add_moment(w, LEAF_SYSTEM, l->start[i], l->end[i]);
         if (!works || !is_in_python(l, i)) continue;
         uint32_t at = map_get(&place, l->tid[i]);

@@ -334,7 +334,7 @@ static const char *given_twice(const struct gate *gate)
     struct stat *seen = mem_zero(count, sizeof *seen);
     const char *twice = NULL;
     for (size_t i = 0; i < count && !twice; i++) {
-        bool known = stat(path_of(gate, i), &seen[i]) == 0;
+        bool known = tfi_stat(path_of(gate, i), &seen[i]) == 0;
         for (size_t k = i < gate->count[SIDE_A] ? 0 : gate->count[SIDE_A]; k < i && known; k++)
             if (seen[k].st_ino == seen[i].st_ino && seen[k].st_dev == seen[i].st_dev) twice = path_of(gate, i);
     }

@@ -31,6 +31,8 @@ struct tables {
     struct work_kinds kinds;
     uint32_t class_name[CLASS_MEMSET + 1], kind_name[NR_WORK_KINDS];
     uint64_t rows;
+    struct text left_out; /* what the first process lacks that lacks work; empty: none does */
+    const char *lacks;    /* the path of its trace */
 };
 
 /* ---- values ---- */
@@ -302,23 +304,19 @@ static bool write_table(struct tables *t, const struct table_kind *kind, struct 
         kind->add(t, scope);
         scope_end(scope);
     }
-    bool good = parquet_end(&t->file);
+    bool good = parquet_end(&t->file, t->left_out.data);
     t->rows += t->file.rows;
     if (!good) complain(path, "cannot be compressed: out of memory");
     return good;
 }
 
-/* Says once that sums over the files are of a part. */
-static void say_left_out(const struct session *session)
+/* Finds what the tables lack: the footers say it, and a message that sums over the tables are of a part. */
+static void find_left_out(struct tables *t)
 {
-    for (size_t i = 0; i < session->chosen.processes; i++) {
-        struct text what = {0};
-        left_out_describe(&what, session->chosen.process[i]);
-        if (what.length) {
-            complain(session->chosen.process[i]->path, "has %s: sums over the tables are of a part", what.data);
-            i = session->chosen.processes - 1;
-        }
-        text_free(&what);
+    const struct selection *chosen = &t->session->chosen;
+    for (size_t i = 0; i < chosen->processes && !t->left_out.length; i++) {
+        left_out_describe(&t->left_out, chosen->process[i]);
+        t->lacks = chosen->process[i]->path;
     }
 }
 
@@ -343,7 +341,8 @@ static void write_tables(struct tables *t, const struct beside *beside)
         else out_discard(&out[i]);
     if (good && out_open(&t->session->out, NULL)) {
         if (found) out_write(&t->session->out, list.data, list.length);
-        if (found) say_left_out(t->session);
+        if (found && t->left_out.length)
+            complain(t->lacks, "has %s: sums over the tables are of a part", t->left_out.data);
         session_end(t->session, found);
     } else {
         t->session->status = STATUS_NOTHING;
@@ -373,8 +372,10 @@ void cmd_export_parquet(struct session *session)
     work_kinds_init(&t.kinds, &exact_kinds, &session->model.names);
     for (size_t i = 0; i < ARRAY_SIZE(classes); i++) t.class_name[i] = name_of(&t, classes[i]);
     for (size_t i = 0; i < NR_WORK_KINDS; i++) t.kind_name[i] = name_of(&t, work_kind_names[i]);
+    find_left_out(&t);
     if (beside_open(&beside, session, "parquet")) write_tables(&t, &beside);
     else session->status = STATUS_NOTHING;
     beside_close(&beside);
+    text_free(&t.left_out);
     work_kinds_free(&t.kinds);
 }

@@ -273,39 +273,21 @@ static void write_file(struct session *session, const struct out *data)
     if (!out_close(&session->out)) session->status = STATUS_NOTHING;
 }
 
+bool page_collect(struct session *session, struct out *data)
+{
+    begin_data(data, "run");
+    bool good = put_run(data, session, &session->options.inputs, run_parts, ARRAY_SIZE(run_parts));
+    out_puts(data, "], \"parts\": []}");
+    return good;
+}
+
 void page_of_run(struct session *session)
 {
     struct out data;
     if (!takes_options(session)) return;
     out_memory(&data);
-    begin_data(&data, "run");
-    bool good = put_run(&data, session, &session->options.inputs, run_parts, ARRAY_SIZE(run_parts));
-    out_puts(&data, "], \"parts\": []}");
-    if (good) write_file(session, &data);
+    if (page_collect(session, &data)) write_file(session, &data);
     out_discard(&data);
-}
-
-struct options page_options(const struct options *of)
-{
-    struct options o = *of;
-    o.question = mem_zero(ARRAY_SIZE(run_parts) + 1, sizeof *o.question);
-    o.question[0] = of->command;
-    o.questions = 1;
-    o.top = 0;
-    o.sort = (struct sort_by){0};
-    ask_parts(&o, run_parts, ARRAY_SIZE(run_parts));
-    return o;
-}
-
-void page_collect(struct session *session, struct out *data)
-{
-    const int status = session->status; /* a question without an answer says so in the page */
-    begin_data(data, "run");
-    session->collects = true;
-    put_answers(data, session, run_parts, ARRAY_SIZE(run_parts));
-    session->collects = false;
-    session->status = status;
-    out_puts(data, "], \"parts\": []}");
 }
 
 void page_of_two(struct session *session)

@@ -7,9 +7,8 @@
 /* Write the page into the file of --html. The session's status says whether they did. */
 void page_of_run(struct session *session);
 void page_of_two(struct session *session);
-/* Returns options with which a session reads its inputs for its question and for a page. The caller frees `question`. */
-struct options page_options(const struct options *of);
-/* Collects the data of a page from a session that has these options, and has read its inputs with them. */
-void page_collect(struct session *session, struct out *data);
+/* Reads the inputs of a session with a session of its own, and collects the data of the page of this run. A page reads
+ * more than other questions do, and what a question reads must not depend on that. False: nothing could be read. */
+bool page_collect(struct session *session, struct out *data);
 
 #endif

@@ -290,7 +290,7 @@ static void describe_schema(const struct parquet *f, struct compact *footer)
     }
 }
 
-static void write_footer(struct parquet *f)
+static void write_footer(struct parquet *f, const char *left_out)
 {
     struct compact footer = {0};
     struct text length = {0};
@@ -299,6 +299,13 @@ static void write_footer(struct parquet *f)
     compact_int(&footer, 3, COMPACT_I64, (int64_t)f->rows);
     compact_list(&footer, 4, COMPACT_STRUCT, f->groups);
     text_add(&footer.bytes, f->footer.bytes.data ? f->footer.bytes.data : "", f->footer.bytes.length);
+    if (left_out) {
+        compact_list(&footer, 5, COMPACT_STRUCT, 1);
+        compact_open(&footer, 0);
+        compact_binary(&footer, 1, "left_out", strlen("left_out"));
+        compact_binary(&footer, 2, left_out, strlen(left_out));
+        compact_close(&footer);
+    }
     compact_binary(&footer, 6, "tfanalyze", 9);
     text_add(&footer.bytes, "", 1);
     add_le32(&length, (uint32_t)footer.bytes.length);
@@ -309,10 +316,10 @@ static void write_footer(struct parquet *f)
     text_free(&length);
 }
 
-bool parquet_end(struct parquet *f)
+bool parquet_end(struct parquet *f, const char *left_out)
 {
     write_group(f);
-    write_footer(f);
+    write_footer(f, left_out);
     for (size_t i = 0; i < f->columns; i++) {
         free(f->column[i].value);
         free(f->column[i].known);

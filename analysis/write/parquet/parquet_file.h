@@ -61,7 +61,8 @@ void parquet_number(struct parquet *file, int64_t value);
 void parquet_name(struct parquet *file, uint32_t name);
 void parquet_null(struct parquet *file);
 void parquet_row_end(struct parquet *file);
-/* Writes what is left and the footer, and frees the memory. False: it could not be compressed. */
-bool parquet_end(struct parquet *file);
+/* Writes what is left and the footer, and frees the memory. `left_out`: what the footer says that the rows lack; NULL:
+ * nothing. False: it could not be compressed. */
+bool parquet_end(struct parquet *file, const char *left_out);
 
 #endif
