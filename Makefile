@@ -31,7 +31,7 @@ NCCL_OBJS     = $(B)/obj/lib/preload/nccl/nccl.o
 # A look-up must return the address of our own wrapper, not that of a library loaded before ours.
 LDFLAGS_CUDA  = -Wl,-Bsymbolic-functions
 SHARED_SRCS  := $(wildcard include/*.c)
-TOOL_SRCS    := $(wildcard analysis/*.c analysis/*/*.c analysis/*/*/*.c)
+TOOL_SRCS    := $(filter-out analysis/mpi/%,$(wildcard analysis/*.c analysis/*/*.c analysis/*/*/*.c))
 DEMO_SRCS    := $(wildcard scripts/demo/*.cpp scripts/demo/*.c)
 
 LIB_OBJS     := $(patsubst %.c,$(B)/obj/lib/%.o,$(PRELOAD_SRCS) $(SHARED_SRCS) shims.c schema.c)
@@ -156,7 +156,7 @@ $(B)/tfanalyze: $(TOOL_OBJS)
 MPICC ?= mpicc
 .PHONY: mpi
 mpi: $(B)/tfanalyze-mpi ## build tfanalyze-mpi, which summarises the files of a run in many processes (needs mpicc)
-$(B)/obj/mpi/tfanalyze_mpi.o: mpi/tfanalyze_mpi.c $(B)/flags
+$(B)/obj/mpi/tfanalyze_mpi.o: analysis/mpi/tfanalyze_mpi.c $(B)/flags
 	$(call compile,CC,OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) $(CFLAGS_TOOL) -c -o $@ $<)
 $(B)/obj/mpi/commands.o: $(B)/obj/tool/analysis/main.o
 	$(call link,GEN,objcopy --redefine-sym main=unused_main $< $@)
