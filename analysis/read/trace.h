@@ -141,7 +141,7 @@ void trace_end_ahead(struct trace *trace);
 const char *trace_info(const struct trace *trace, const char *key);
 bool trace_number(const struct trace *trace, const char *key, uint64_t *value);
 
-/* What the library left out to stay within TFI_FLIGHT_MB. */
+/* The library left this out to stay within TFI_FLIGHT_MB. */
 struct ring {
     uint64_t chunks, records; /* 0: nothing */
     uint64_t since; /* ticks; the model: nanoseconds. The trace has every record after that, and some before */

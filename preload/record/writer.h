@@ -50,7 +50,7 @@ bool tfi_writer_help(void);
 /* Appends the strings of the string region and empties it. False if that failed. */
 bool tfi_writer_reset_strings(void);
 
-/* What keeps the trace small; called under the writer's lock where nothing else is said. */
+/* A keeper keeps the trace small; its functions are called under the writer's lock where nothing else is said. */
 struct tfi_keeper {
     bool (*has_room)(uint64_t size); /* true if the file may have that size */
     /* Waits, without the lock, until the file is smaller, or makes it so in the background thread; false in vain. */

@@ -68,7 +68,7 @@ START_TEST(rates)
 }
 END_TEST
 
-/* Of the pairs that are inconclusive: with the runs named, nine of ten are decided if the change was as measured. */
+/* With the runs that it names, nine of ten inconclusive pairs are decided if the change was as measured. */
 START_TEST(named)
 {
     static double a[MOST_RUNS], b[MOST_RUNS];

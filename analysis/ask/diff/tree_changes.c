@@ -17,7 +17,7 @@ enum { MOST_NAMES = 5 };
 enum { FEWEST_NODES = 5 };  /* fewer do not show how much runs differ */
 #define TREE_MOST_NOISE .35 /* more between runs is a change of most of the places */
 
-/* What is known of a node while the trees are compared. */
+/* A node has this while the trees are compared. */
 struct judged_node {
     int64_t sub[SIDES];  /* its time with all below it */
     bool in[SIDES];      /* it, or something below it, was called */

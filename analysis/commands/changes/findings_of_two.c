@@ -73,7 +73,7 @@ static bool is_second(const struct two *two, int side, size_t at)
 
 /* ---- printing ---- */
 
-/* What the leaves of a finding lost from A to B. */
+/* The time that the leaves of a finding lost from A to B. */
 struct measured {
     bool known;
     int64_t gain;

@@ -165,7 +165,7 @@ json_t *tools_list(const struct command *commands, const struct served *served)
 
 /* ---- the command line of a call ---- */
 
-/* What is known of a call while its words are made. */
+/* A call has this while its words are made. */
 struct making {
     const struct served *served;
     const struct command *command;

@@ -137,9 +137,15 @@ static void put_parts(struct out *out, struct session *session, const struct par
 
 /* ---- a session of its own ---- */
 
-/* Asks the questions of a page, beside the one that is first. */
-static void ask_parts(struct options *o, const struct part *parts, size_t count)
+/* Begins a session that asks questions of some inputs. Its answers stay in memory. */
+static void begin_questions(struct session *own, const struct options *of, const struct strings_list *inputs,
+                            const struct part *parts, size_t count)
 {
+    struct options *o = &own->options;
+    *own = (struct session){.options = *of, .borrows_options = true, .collects = true};
+    o->question = mem_zero(count, sizeof *o->question);
+    o->questions = 0;
+    o->inputs = *inputs;
     o->html = o->output = NULL;
     o->format = FORMAT_JSON;
     o->group_ops = (struct group_ops){.shapes = true, .stack = 4};
@@ -153,18 +159,6 @@ static void ask_parts(struct options *o, const struct part *parts, size_t count)
         for (size_t k = 0; k < o->questions; k++) known |= o->question[k] == command;
         if (!known) o->question[o->questions++] = command;
     }
-}
-
-/* Begins a session that asks questions of some inputs. Its answers stay in memory. */
-static void begin_questions(struct session *own, const struct options *of, const struct strings_list *inputs,
-                            const struct part *parts, size_t count)
-{
-    struct options *o = &own->options;
-    *own = (struct session){.options = *of, .borrows_options = true, .collects = true};
-    o->question = mem_zero(count, sizeof *o->question);
-    o->questions = 0;
-    o->inputs = *inputs;
-    ask_parts(o, parts, count);
     o->command = o->question[0];
 }
 

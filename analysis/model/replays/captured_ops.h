@@ -18,7 +18,7 @@ struct captured_ops {
     size_t count, capacity;
 };
 
-/* What is open on a thread of a captured trace: operators and Python functions, the outermost first. */
+/* The operators and Python functions that are open on a thread of a captured trace, the outermost first. */
 struct captured_stack {
     const struct process *process;
     struct names *names, *to; /* of the process, and of the entries */

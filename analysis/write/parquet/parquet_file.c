@@ -12,7 +12,7 @@ enum { TYPE_INT64 = 2, TYPE_BYTES = 6, OPTIONAL = 1, UTF8 = 0, GZIP = 2 };
 enum { PLAIN = 0, RLE = 3, RLE_DICTIONARY = 8 };
 enum { DATA_PAGE = 0, DICTIONARY_PAGE = 2 };
 
-/* What the footer says of a column of a group. */
+/* The footer says this of a column of a group. */
 struct chunk {
     uint64_t data, dictionary, plain_bytes, packed_bytes; /* data, dictionary: offsets in the file; 0: no such page */
 };
