@@ -78,7 +78,8 @@ RECORDINGS = {  # what sets it up, and the steps that it holds
     'capture': ({'TFI_CAPTURE': 'cudaProfilerApi'}, '0,1,2'),
 }
 PLACES = ('rank', 'pid', 'tid', 'device', 'stream', 'step')  # numbers that say whose row it is
-OF_THE_HOST = ('slow_launches', 'delayed', 'done_us')  # they depend on the machine's load; done_us begins where the host enters a stage
+# They depend on the machine's load. A launch is short or slow by the host time of its call; done_us begins where the host enters a stage.
+OF_THE_HOST = ('short_kernels', 'slow_launches', 'delayed', 'done_us')
 ROWS = {name: takes for name, takes in re.findall(r'^COMMAND\("([^"]+)"((?:(?!^COMMAND).)*)', (ROOT / 'analysis/commands.def').read_text(), re.M | re.S)
         if re.search(r'\bROWS\b', takes)}
 COMMANDS = [name for name in ROWS if name not in ('info', 'dump')]  # these describe what is recorded
