@@ -13,10 +13,11 @@
 #include "ask/stages/stage_at.h"
 #include "base/command.h"
 #include "commands/memory/memory_answer.h"
-#include "commands/memory/memory_page.h"
+#include "commands/memory/memory_pictures.h"
 #include "commands/memory/memory_process.h"
 #include "commands/memory/memory_torch.h"
 #include "commands/memory/memory_values.h"
+#include "commands/page/page_memory.h"
 #include "commands/session.h"
 #include "write/rows/kept_values.h"
 
@@ -454,7 +455,7 @@ static void write_page(struct session *session)
         return;
     }
     memory_pictures(session, &pictures, o->top ? MIN(o->top, MOST_PICTURES) : MOST_PICTURES);
-    memory_page_write(session, &pictures);
+    page_of_memory(session, &pictures);
     if (!pictures.count && !is_filtered(o)) say_nothing_recorded(&session->chosen);
     session_end(session, pictures.count || !is_filtered(o));
     pictures_free(&pictures);

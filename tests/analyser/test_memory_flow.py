@@ -4,13 +4,12 @@ The random traces have operators in operators, backward nodes, in-place operator
 blocks that come and go in and outside of operators. tests/python/test_memory_categories.py compares with torch itself.
 """
 
-import json
 import random
-import re
 from collections import defaultdict
 
 import pytest
 
+from test_page import data_of
 from tfr import MONOTONIC, REALTIME, Writer, rec
 
 CATEGORIES = ['parameter', 'optimizer_state', 'input', 'temporary', 'activation', 'gradient', 'autograd_detail', 'unknown']
@@ -243,8 +242,8 @@ def test_random_runs(analyze, tmp_path, seed):
     for s in sums:
         assert sum(s['categories'].values()) == s['allocated_bytes'] and list(s['categories']) == CATEGORIES
     page = analyze('memory', '--layout', 'html', path, format=None).out
-    drawn = json.loads(re.search('<script type="application/json">(.*?)</script>', page).group(1))
-    assert drawn['bytes'] == [list(s['categories'].values()) for s in sums]
+    picture, = data_of(page)['runs'][0]['pictures']
+    assert list(zip(*picture['bytes'])) == [tuple(s['categories'].values()) for s in sums]
 
 
 def test_every_category_comes_up():

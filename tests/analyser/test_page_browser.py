@@ -1,5 +1,6 @@
 """test_page_browser - pages in Debian's chromium: every section and figure, sorting, search, keyboard, hostile names, and axe-core's rules."""
 
+import gzip
 import importlib.util
 import json
 import re
@@ -9,7 +10,8 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from browser import DRIVER, Browser
-from conftest import clean_environment
+from conftest import ROOT, clean_environment, execute
+from pipelines import planted
 from test_page import HOST, PAIR, QWEN, RANKS, SECRET, data_of, hostile, page_of, sampled
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('browser')]
@@ -62,16 +64,35 @@ def sections(browser):
     return browser.run('return [...document.querySelectorAll("main > section")].map((one) => one.id)')
 
 
-@pytest.mark.parametrize('name', [RANKS, HOST, QWEN, AMD])
-def test_figures_of_a_run(browser, tfanalyze, shared_traces, tmp_path, name):
-    data = draw(browser, tfanalyze, tmp_path / 'page.html', 'report', shared_traces / name)
+def check_stages(browser, rows):
+    """A row of the tree has the sum over all ranks, or nothing where one of them is unknown."""
+    done = {}
+    for row in rows:
+        done.setdefault((row['stage'], row['parent']), []).append(row['done_us'])
+    shown = browser.whole('stage-table')
+    for row in shown:
+        sums = [sum(times) for (stage, _), times in done.items() if stage == row['stage'] and None not in times]
+        assert row.get('done_us') is None or any(row['done_us'] == pytest.approx(one) for one in sums)
+    assert len(shown) == len(done)
+
+
+def check_memory(browser, pictures):
+    assert browser.run('return [...document.querySelectorAll("#memory polygon")].length') == sum(len(picture['bytes']) for picture in pictures)
+    for i, picture in enumerate(pictures):
+        total = [{'peak_bytes': picture['peak_bytes'], 'largest_bytes': picture['peak_bytes'], 'since_us': picture['peak_us'], 'last_bytes': sum(picture['last'])}]
+        bands = [dict(zip(('peak_bytes', 'largest_bytes', 'since_us', 'last_bytes'), of)) for of in zip(*(picture[key] for key in ('at_peak', 'largest', 'since_us', 'last')))]
+        rows = [{key: row[key] for key in bands[0]} for row in browser.whole(f'memory-{i}')]
+        assert rows == bands[::-1] + total[:len(bands) > 1]
+
+
+def check_figures(browser, data):
+    """Every section stands, and every figure of its tables is the one of the commands."""
     parts = {part['id']: part for part in data['runs'][0]['parts']}
     assert sections(browser) == SECTIONS
     peaks = parts['roofline']['answer']['totals']['peaks']
     assert browser.run('return document.querySelectorAll("#roofline .roof").length') == sum(len({peak[key] for key in peak if key.endswith('tflops')} - {0}) for peak in peaks)
-    assert bool(peaks) == (name == QWEN)
     for part, table in TABLES.items():
-        rows = parts[part]['answer']['rows']
+        rows = parts[part]['answer']['rows'] if parts[part]['answer'] else []
         check_rows(browser.whole(table), rows if part != 'ops' else operators(parts['ops']['answer'], parts['roofline']['answer']['rows']))
     ranks = {row['rank'] for row in parts['budget']['answer']['rows']}
     leaves = {}
@@ -81,18 +102,60 @@ def test_figures_of_a_run(browser, tfanalyze, shared_traces, tmp_path, name):
     assert set(shown) == set(leaves)
     for leaf, times in leaves.items():
         assert shown[leaf]['us'] == pytest.approx(sum(times) / len(ranks))
-    pictures = data['runs'][0]['memory']['pictures']
-    assert browser.run('return [...document.querySelectorAll("#memory polygon")].length') == sum(len(picture['bytes']) for picture in pictures)
-    for i, picture in enumerate(pictures):
-        assert [row['last_bytes'] for row in browser.whole(f'memory-{i}')] == [band[-1] for band in picture['bytes']]
+    check_memory(browser, data['runs'][0]['memory']['pictures'] if data['runs'][0]['memory'] else [])
     gains = browser.run('return [...document.querySelectorAll(".finding")].map((one) => [one.dataset.id, JSON.parse(one.dataset.value)])')
     assert gains == [[row['id'], row['headroom_us']] for row in parts['advise']['answer']['rows']]
-    done = {}
-    for row in parts['stages']['answer']['rows']:
-        done.setdefault((row['stage'], row['parent']), []).append(row['done_us'])
-    for row in browser.whole('stage-table'):
-        assert any(row['done_us'] is None or row['done_us'] == pytest.approx(sum(times)) for (stage, _), times in done.items() if stage == row['stage'] and None not in times) or row.get('done_us') is None
-    assert len(browser.rows('stage-table')) == len(done)
+    check_stages(browser, parts['stages']['answer']['rows'])
+    return parts
+
+
+@pytest.mark.parametrize('name', [RANKS, HOST, QWEN, AMD])
+def test_figures_of_a_run(browser, tfanalyze, shared_traces, tmp_path, name):
+    parts = check_figures(browser, draw(browser, tfanalyze, tmp_path / 'page.html', 'report', shared_traces / name))
+    assert bool(parts['roofline']['answer']['totals']['peaks']) == (name == QWEN)
+
+
+@pytest.mark.torch
+def test_figures_of_a_planted_fault(browser, tfanalyze, lib, python, tmp_path):
+    """A run of ours: the fault is the first finding, and one click opens what shows it."""
+    result, run = planted.record(python, lib, [planted.program('faults'), 'python-loop', 'bad'], tmp_path / 'run', planted.ON_CPU['python-loop'])
+    assert result.rc == 0, result.err
+    check_figures(browser, draw(browser, tfanalyze, tmp_path / 'page.html', 'report', run))
+    first = browser.driver.find_element('css selector', '.finding')
+    assert first.get_attribute('data-id') == 'python-loop'
+    first.find_element('css selector', 'summary').send_keys(Keys.ENTER)
+    browser.until('document.querySelector(".finding").open')
+
+
+def ranks_of(directory, template, count):
+    """Writes traces of so many ranks, each a real one with another rank."""
+    traces = [json.loads(gzip.decompress(path.read_bytes())) for path in sorted(template.glob('*.json.gz'))]
+    directory.mkdir()
+    for rank in range(count):
+        trace = traces[rank % len(traces)]
+        trace['distributedInfo'] |= {'rank': rank, 'world_size': count}
+        (directory / f'rank{rank}.json.gz').write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
+    return directory
+
+
+@pytest.mark.soak
+def test_figures_of_1024_ranks(browser, tfanalyze, shared_traces, tmp_path):
+    run = ranks_of(tmp_path / 'ranks', shared_traces / 'dlrm8', 1024)
+    data = draw(browser, tfanalyze, tmp_path / 'page.html', 'report', run)
+    assert (tmp_path / 'page.html').stat().st_size < 3_000_000
+    parts = check_figures(browser, data)
+    assert len({row['rank'] for row in parts['budget']['answer']['rows']}) == 1024
+
+
+@pytest.mark.soak
+def test_figures_of_a_large_trace(browser, tfanalyze, python, shared_traces, tmp_path):
+    """Twenty copies of the largest trace in one: 4.3 million events."""
+    copy = 'import sys; sys.path.insert(0, "scripts/bench"); import traces; traces.make_long(*sys.argv[1:], 20, 1)'
+    made = execute([python, '-c', copy, shared_traces / 'hta/df_index_resolver/df_index_resolver.json.gz', tmp_path / 'large.json.gz'], clean_environment(), ROOT, 240)
+    assert made.rc == 0, made.err
+    data = draw(browser, tfanalyze, tmp_path / 'page.html', 'report', tmp_path / 'large.json.gz')
+    assert (tmp_path / 'page.html').stat().st_size < 3_000_000
+    check_figures(browser, data)
 
 
 def test_figures_of_two_runs(browser, tfanalyze, shared_traces, tmp_path):

@@ -11,6 +11,7 @@
 #include "ask/choice.h"
 #include "ask/diff/timing_file.h"
 #include "base/command.h"
+#include "commands/memory/memory_pictures.h"
 #include "commands/page/page_flames.h"
 #include "commands/page/page_lanes.h"
 #include "commands/page/page_memory.h"
@@ -27,7 +28,7 @@ struct part {
     enum diff_by by;
 };
 
-enum { MOST_ROWS = 500, MOST_SLOWEST = 20 };
+enum { MOST_ROWS = 500, MOST_SLOWEST = 20, PICTURES = 8 };
 
 static const struct part run_parts[] = {
     {.id = "info", .command = "info"},
@@ -179,6 +180,14 @@ static void put_flames(struct out *out, struct session *own)
     page_flames_write(out, &own->chosen);
 }
 
+static void put_memory(struct out *out, struct session *own)
+{
+    struct pictures pictures;
+    memory_pictures(own, &pictures, PICTURES);
+    page_memory_put(out, own, &pictures);
+    pictures_free(&pictures);
+}
+
 /* Writes a picture, which reads what a question needs; null where nothing is there. */
 static void put_picture(struct out *out, struct session *own, const char *name, const char *question,
                         void (*write)(struct out *out, struct session *own))
@@ -197,7 +206,7 @@ static void put_answers(struct out *out, struct session *own, const struct part 
     if (parts == run_parts) {
         put_picture(out, own, "timeline", "advise", put_lanes);
         put_picture(out, own, "flames", "hotspots", put_flames);
-        put_picture(out, own, "memory", "memory", page_memory_write);
+        put_picture(out, own, "memory", "memory", put_memory);
     }
     out_puts(out, "}");
 }
@@ -248,15 +257,6 @@ static bool has_traces(struct session *session)
     return true;
 }
 
-static void begin_data(struct out *data, const char *kind)
-{
-    out_puts(data, "{\"kind\": \"");
-    out_puts(data, kind);
-    out_puts(data, "\", \"version\": ");
-    out_json_string(data, TFI_VERSION, strlen(TFI_VERSION));
-    out_puts(data, ", \"runs\": [");
-}
-
 static void write_file(struct session *session, const struct out *data)
 {
     if (!out_open(&session->out, session->options.html)) {
@@ -269,7 +269,7 @@ static void write_file(struct session *session, const struct out *data)
 
 bool page_collect(struct session *session, struct out *data)
 {
-    begin_data(data, "run");
+    page_begin(data, "run");
     bool good = put_run(data, session, &session->options.inputs, run_parts, ARRAY_SIZE(run_parts));
     out_puts(data, "], \"parts\": []}");
     return good;
@@ -291,7 +291,7 @@ void page_of_two(struct session *session)
     bool good = true;
     if (!takes_options(session) || !has_traces(session)) return;
     out_memory(&data);
-    begin_data(&data, "diff");
+    page_begin(&data, "diff");
     for (size_t i = 0; i < both->count && good; i++) {
         const struct strings_list one = {&both->text[i], 1};
         out_puts(&data, i ? ",\n" : "\n");

@@ -26,19 +26,34 @@ function memoryChart(picture, bands, title) {
   return svg('svg', { class: 'chart', viewBox: `0 0 ${c.width} ${c.height}`, role: 'img', 'aria-label': `${title}: memory over time; the table below has the figures` }, ...axis, ...areas, ...line);
 }
 
-const BAND_COLUMNS = [word('category', 'category'), bytes('peak_bytes', 'at the peak'), bytes('most_bytes', 'most of those drawn'), bytes('last_bytes', 'at the end')];
+const BAND_COLUMNS = [word('category', 'category'), bytes('peak_bytes', 'at the peak'), bytes('largest_bytes', 'largest'), us('since_us', 'since'), bytes('last_bytes', 'at the end')];
+
+/* Returns the exact figures of all moments: a row a category, the one on top of the picture first, and their total. */
+function bandRows(picture, bands) {
+  const rows = bands.map(([category], i) => ({ category, peak_bytes: picture.at_peak[i], largest_bytes: picture.largest[i], since_us: picture.since_us[i], last_bytes: picture.last[i] })).reverse();
+  return rows.length === 1 ? rows : [...rows, { category: 'total', peak_bytes: picture.peak_bytes, largest_bytes: picture.peak_bytes, since_us: picture.peak_us, last_bytes: sum(picture.last) }];
+}
+
+function pictureOf(picture, number) {
+  const where = picture.host ? 'the host' : picture.device === null ? 'an unknown device' : `device ${picture.device}`;
+  const title = `${picture.rank === null ? '' : `rank ${picture.rank}, `}${picture.pid === null ? '' : `pid ${picture.pid}, `}${picture.allocator || 'memory'} of ${where}`;
+  const bands = picture.bytes.length > 1 ? CATEGORIES : [['in use', 'compute']];
+  const doubts = [picture.complete ? '' : el('strong', { class: 'bad' }, 'a part of the trace is missing; '), picture.simulated ? el('strong', { class: 'bad' }, 'a simulated device; ') : ''];
+  return el('div', { class: 'picture' }, el('h3', {}, title), memoryChart(picture, bands, title), el('ul', { class: 'legend' }, bands.map(([name, key]) => el('li', {}, el('span', { class: `key ${key}` }), name)), picture.reserved.length ? el('li', {}, 'line: reserved') : ''),
+    el('p', { class: 'soft' }, doubts, `at most ${alone('bytes', picture.peak_bytes)}, at ${alone('us', picture.peak_us)}; reserved ${picture.peak_reserved_bytes === null ? 'unknown' : `at most ${alone('bytes', picture.peak_reserved_bytes)}`}; `,
+      `${grouped(picture.moments, 0)} moments, ${grouped(picture.time_us.length, 0)} of them drawn; ${picture.path}`),
+    new Table(`memory-${number}`, 'the picture in figures', BAND_COLUMNS, bandRows(picture, bands)).element);
+}
 
 /* Draws the memory of each allocator and device, with what was thinned. */
-function memoryOf(data) {
+function memoryOf(data, more) {
   if (!data) return '';
-  const pictures = data.pictures.map((picture, number) => {
-    const where = picture.host ? 'the host' : picture.device === null ? 'an unknown device' : `device ${picture.device}`;
-    const title = `${picture.rank === null ? '' : `rank ${picture.rank}, `}${picture.pid === null ? '' : `pid ${picture.pid}, `}${picture.allocator || 'memory'} of ${where}`;
-    const bands = picture.bytes.length > 1 ? CATEGORIES : [['in use', 'compute']], at = picture.time_us.indexOf(picture.peak_us);
-    const rows = bands.map(([category], i) => ({ category, peak_bytes: at < 0 ? null : picture.bytes[i][at], most_bytes: Math.max(...picture.bytes[i]), last_bytes: picture.bytes[i][picture.bytes[i].length - 1] }));
-    return el('div', {}, el('h3', {}, title), memoryChart(picture, bands, title), el('ul', { class: 'legend' }, bands.map(([name, key]) => el('li', {}, el('span', { class: `key ${key}` }), name)), picture.reserved.length ? el('li', {}, 'line: reserved') : ''),
-      el('p', { class: 'soft' }, `at most ${alone('bytes', picture.peak_bytes)}, at ${alone('us', picture.peak_us)}; ${grouped(picture.moments, 0)} moments, ${grouped(picture.time_us.length, 0)} of them drawn`),
-      new Table(`memory-${number}`, 'the picture in figures', BAND_COLUMNS, rows).element);
-  });
-  return el('div', {}, pictures, data.left_out ? el('p', { class: 'soft' }, `${grouped(data.left_out, 0)} more are not drawn; `, el('code', {}, 'tfanalyze memory --layout html --rank N'), ' draws them') : '');
+  return el('div', {}, data.pictures.map(pictureOf), data.pictures.length ? '' : el('p', {}, 'No memory was recorded.'),
+    data.left_out ? el('p', { class: 'soft' }, `${grouped(data.left_out, 0)} more are not drawn; `, el('code', {}, more), ' draws them') : '');
+}
+
+/* Draws the page of `memory --layout html`: this section alone. */
+function drawMemory(data) {
+  drawHead('Memory over time');
+  section('memory', 'Memory', memoryOf(data.runs[0], '--rank, --pid or --device'), el('p', { class: 'soft' }, `tfanalyze ${data.version}`));
 }

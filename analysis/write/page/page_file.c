@@ -2,6 +2,7 @@
 #include "write/page/page_file.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <zlib.h>
 
 enum { PLAIN_MOST = 1 << 17, GZIP_WINDOW = 15 + 16 };
@@ -50,6 +51,15 @@ static unsigned char *pack(const char *json, size_t length, size_t *packed)
     if (good) return bytes;
     free(bytes);
     return NULL;
+}
+
+void page_begin(struct out *data, const char *kind)
+{
+    out_puts(data, "{\"kind\": \"");
+    out_puts(data, kind);
+    out_puts(data, "\", \"version\": ");
+    out_json_string(data, TFI_VERSION, strlen(TFI_VERSION));
+    out_puts(data, ", \"runs\": [");
 }
 
 void page_write(struct out *out, const char *json, size_t length)

@@ -11,6 +11,8 @@
 /* page_text.c, which scripts/gen-tables writes from the files of this folder: the page before and behind its data. */
 extern const char page_head[], page_foot[];
 
+/* Begins the data of a page: its kind, the version, and the list of its runs, which the caller writes and ends with `]}`. */
+void page_begin(struct out *data, const char *kind);
 /* Writes a page of `json`, which is valid JSON. */
 void page_write(struct out *out, const char *json, size_t length);
 

@@ -196,7 +196,7 @@ async function drawRun(data) {
   section('flames', 'Flame graph', flameOf(data.runs[0].flames, parts.hotspots));
   section('lines', 'Lines of code', tableOf(parts.hotspots, 'hotspots', SPOT_COLUMNS));
   section('devices', 'Devices', tableOf(parts.timeline, 'device-table', DEVICE_COLUMNS), el('h3', {}, 'Clocks'), tableOf(parts.clocks, 'clocks', CLOCK_COLUMNS));
-  section('memory', 'Memory', memoryOf(data.runs[0].memory), el('h3', {}, 'Peaks by stage'), tableOf(parts.memory, 'memory-table', columnsOf(parts.memory.rows)));
+  section('memory', 'Memory', memoryOf(data.runs[0].memory, 'tfanalyze memory --layout html --rank N'), el('h3', {}, 'Peaks by stage'), tableOf(parts.memory, 'memory-table', columnsOf(parts.memory.rows)));
   section('collectives', 'Collectives', tableOf(parts.comm, 'comm', COMM_COLUMNS), el('h3', {}, 'Late ranks'), tableOf(parts.stragglers, 'stragglers', LATE_COLUMNS));
   section('files', 'Files', tableOf(parts.io, 'io', FILE_COLUMNS));
   section('roofline', 'Roofline', rooflineChart(parts.roofline.rows, parts.roofline.totals.peaks), tableOf(parts.roofline, 'roof-table', ROOF_COLUMNS));

@@ -5,6 +5,7 @@ async function start() {
     const data = await readData();
     document.getElementById('main').replaceChildren();
     if (data.kind === 'diff') drawDiff(data);
+    else if (data.kind === 'memory') drawMemory(data);
     else await drawRun(data);
   } catch (error) {
     document.getElementById('main').append(el('p', { class: 'bad', role: 'alert' }, `The page could not be drawn: ${error.message}`));
