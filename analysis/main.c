@@ -11,7 +11,7 @@
 #include "ask/hang/hang_reduction.h"
 #include "ask/io/io_reduction.h"
 #include "ask/steps/step_parts.h"
-#include "ask/rank_times.h"
+#include "ask/ranks/rank_times.h"
 #include "base/command.h"
 #include "commands/command_line.h"
 #include "commands/ranks/reduce.h"

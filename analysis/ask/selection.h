@@ -6,7 +6,7 @@
 #ifndef TFA_SELECTION_H
 #define TFA_SELECTION_H
 
-#include "base/opts.h"
+#include "ask/filters.h"
 #include "model/input.h"
 
 /* A result that all processes of a selection share, made when the first one needs it. */
@@ -41,21 +41,10 @@ void selection_init(struct selection *selection, const struct options *options, 
 void selection_set(struct selection *selection, const struct process *process);
 void selection_free(struct selection *selection);
 
-/* True if --rank and --pid choose the process. */
-bool wants_process(const struct options *options, const struct process *process);
-
-/* Sets the window of --from and --to, in the model's nanoseconds. Default: INT64_MIN to INT64_MAX. */
-void selection_window(const struct selection *selection, int64_t *from, int64_t *to);
-bool wants_stage(const struct options *options, const char *name);
-/* The same for the number of a range's name, NAME_RUN or NAME_OUTSIDE, without comparing texts. */
+/* wants_stage for the number of a range's name, NAME_RUN or NAME_OUTSIDE, without comparing texts. */
 static inline bool selection_wants(const struct selection *selection, uint32_t name)
 {
     return !selection->stages || selection->stages[name] == 0;
 }
-/* True if an option filters by stage, step, cycle, device, stream or time. The filter then explains an empty answer. */
-bool is_filtered(const struct options *options);
-/* True without --from and --to, which count from the first record of all inputs. A summary of a process that does not
- * depend on other processes otherwise then stands alone. */
-bool without_window(const struct options *options);
 
 #endif

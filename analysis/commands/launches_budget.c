@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ask/absent_ranks.h"
+#include "ask/ranks/absent_ranks.h"
 
 static const char budget_keys[] = "rank,stage,counter,allowed,found,verdict";
 

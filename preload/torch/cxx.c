@@ -84,3 +84,12 @@ void tfi_cxx_strings_end(const struct tfi_cxx_vector *strings)
         cxx.string_end((struct tfi_cxx_string *)at);
     tfi_cxx_vector_end(strings);
 }
+
+void tfi_torch_find(void *library, const struct tfi_torch_function *functions, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *old = tfi_cxx_is_old() ? functions[i].old : NULL;
+        void *found = tfi_dlsym(library, old ? old : functions[i].symbol);
+        memcpy(functions[i].place, &found, sizeof found);
+    }
+}

@@ -42,6 +42,14 @@ struct tfi_cxx_vector {
     char *begin, *end, *limit;
 };
 
+/* A function of libtorch, and the pointer that gets its address; NULL if libtorch lacks it. */
+struct tfi_torch_function {
+    const char *symbol;
+    void *place;
+    const char *old; /* the symbol where strings have the old layout (cxx.h), NULL if it is the same */
+};
+void tfi_torch_find(void *library, const struct tfi_torch_function *functions, size_t count);
+
 /* Finds out which layout libtorch has, and the functions that free, as an open library would; false if one is missing.
  * Called before the others. */
 bool tfi_cxx_init(void *library);

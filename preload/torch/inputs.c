@@ -1,15 +1,12 @@
-/* inputs.c - describes the inputs of an operator: selects the layout, and caches the inputs' strings.
+/* inputs.c - describes the inputs of an operator, and caches their strings.
  *
  * Making the texts of texts.c takes microseconds, so it is done once for equal inputs. The inputs as they lie in
  * memory are mixed into a key of 128 bits, and a cache of the thread maps the key to the numbers of the strings. The
  * probability that two different inputs have one key is negligible. An overwritten cache entry is made again when it
  * is needed.
  */
-#include <stdlib.h>
-
 #include "base/fmt.h"
 #include "base/process.h"
-#include "base/raw_dlsym.h"
 #include "base/sys.h"
 #include "control/config.h"
 #include "record/log.h"
@@ -32,54 +29,9 @@ struct tfi_torch_cache {
     } set[SETS][WAYS];
 };
 
-static const struct known {
-    uint32_t first, last;
-    struct tfi_torch_layout layout;
-} known[] = {
-#define TORCH(first, last, ...) {first, last, {__VA_ARGS__}},
-#include "torch/layout.def"
-#undef TORCH
-};
-
-struct tfi_torch_layout tfi_torch_at;
-const void *tfi_torch_undefined;
-
-/* In the test build the variable names a field whose offset is made wrong. */
-static void shift(void)
-{
-#ifdef TFI_TEST_HOOKS
-    const char *field = getenv("TORCH_SHIFTS");
-    if (!field) return;
-    if (strcmp(field, "dims") == 0) tfi_torch_at.dims += 8;
-    if (strcmp(field, "inputs") == 0) tfi_torch_at.inputs += 8;
-    if (strcmp(field, "type") == 0) tfi_torch_at.kind_tensor += 1;
-    if (strcmp(field, "sizes") == 0) tfi_torch_at.sizes -= 8;
-#endif
-}
-
-/* Returns 2015 for "2.15.0+cu132". */
-static uint32_t version_number(const char *version)
-{
-    uint32_t major = 0, minor = 0;
-    for (; *version >= '0' && *version <= '9'; version++) major = major * 10 + (uint32_t)(*version - '0');
-    if (*version == '.') version++;
-    for (; *version >= '0' && *version <= '9'; version++) minor = minor * 10 + (uint32_t)(*version - '0');
-    return major * 1000 + minor;
-}
-
 bool tfi_torch_inputs_init(void *library, const char *version)
 {
-    uint32_t number = version_number(version);
-    bool whole = tfi_torch_texts_init(library);
-    tfi_torch_undefined = tfi_dlsym(library, "_ZN3c1019UndefinedTensorImpl10_singletonE");
-    for (size_t i = 0; i < TFI_COUNT(known) && whole && tfi_torch_undefined; i++) {
-        if (number < known[i].first || number > known[i].last) continue;
-        if (known[i].layout.old_strings != tfi_cxx_is_old()) continue;
-        tfi_torch_at = known[i].layout;
-        shift();
-        return true;
-    }
-    return false;
+    return tfi_torch_texts_init(library) && tfi_torch_layout_choose(library, version);
 }
 
 struct tfi_torch_cache *tfi_torch_cache_new(void)

@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 
 #include "base/tfi.h"
+#include "torch/cxx.h"
 #include "torch/torch.h"
 
 struct stream {

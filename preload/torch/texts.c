@@ -42,15 +42,6 @@ static bool can_free;
     "Mod_"                                                                                                             \
     "range_hashingENS6_20_Default_ranged_hashENS6_20_Prime_rehash_policyENS6_17_Hashtable_traitsILb1ELb0ELb1EEEED1Ev"
 
-void tfi_torch_find(void *library, const struct tfi_torch_function *functions, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const char *old = tfi_cxx_is_old() ? functions[i].old : NULL;
-        void *found = tfi_dlsym(library, old ? old : functions[i].symbol);
-        memcpy(functions[i].place, &found, sizeof found);
-    }
-}
-
 static void find_functions(void *library)
 {
     static const struct tfi_torch_function functions[] = {

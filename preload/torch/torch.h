@@ -173,19 +173,6 @@ bool tfi_torch_is_described(const char *name);
 /* Reads the tensors of such a range. */
 void tfi_torch_work(const void *function, struct tfi_torch_collective *collective);
 
-/* ---- texts.c ---- */
-
-/* True if these bytes can be read, at most 512 of them; their address has to be a multiple of 8. */
-bool tfi_torch_readable(const void *address, size_t bytes);
-
-/* A function of libtorch, and the pointer that gets its address; NULL if libtorch lacks it. */
-struct tfi_torch_function {
-    const char *symbol;
-    void *place;
-    const char *old; /* the symbol where strings have the old layout (cxx.h), NULL if it is the same */
-};
-void tfi_torch_find(void *library, const struct tfi_torch_function *functions, size_t count);
-
 /* ---- openmp.c ---- */
 
 /* Finds the OpenMP library of an open library. */
@@ -203,6 +190,9 @@ void tfi_torch_streams_init(void);
 uint64_t tfi_torch_stream(int32_t device);
 
 /* ---- texts.c ---- */
+
+/* True if these bytes can be read, at most 512 of them; their address has to be a multiple of 8. */
+bool tfi_torch_readable(const void *address, size_t bytes);
 
 /* Finds libtorch's functions; false if one that the direct way needs is missing. */
 bool tfi_torch_texts_init(void *library);

@@ -1,6 +1,6 @@
 /* values.h - reads libtorch's values as they lie in memory, by the offsets of layout.def.
  *
- * Used by inputs.c and texts.c only, and only during a start callback (for outputs: an end callback), while the
+ * Used only during a start callback (for outputs: an end callback), while the
  * operator's caller keeps its arguments alive. Some tensors are not read: those whose sizes are symbolic or come from
  * their own code (nested, functional, subclasses with sizes of their own). They appear as an undefined tensor does in
  * torch.profiler.
@@ -27,9 +27,12 @@ struct values {
     size_t count;
 };
 
-/* The layout in use, and the address of the undefined tensor; written by tfi_torch_inputs_init() alone. */
+/* The layout in use, and the address of the undefined tensor; written by tfi_torch_layout_choose() alone. */
 extern struct tfi_torch_layout tfi_torch_at;
 extern const void *tfi_torch_undefined;
+
+/* Chooses the layout of the open library by its version and its strings (cxx.h); false if it is unknown. */
+bool tfi_torch_layout_choose(void *library, const char *version);
 
 static inline uint64_t word(const void *base, size_t offset)
 {

@@ -382,7 +382,7 @@ ROWS = [
         'if (table.lacks_calls) emit_hide_all(&session->emit);', ''),
     row('hta-of-some-stages', 'left_out.py::test_no_part_counts_as_a_whole[kinds --rules hta]', 'analysis/compat/hta_answer.c',
         'if (left.any) emit_hide_all(&session->emit);', ''),
-    row('left-out-in-units-of-rules', 'left_out.py::test_no_part_counts_as_a_whole[kinds --rules tracelens]', 'analysis/ask/rank_times.c',
+    row('left-out-in-units-of-rules', 'left_out.py::test_no_part_counts_as_a_whole[kinds --rules tracelens]', 'analysis/ask/ranks/rank_times.c',
         'left_out_of(scope_left_out(scope), t.ran, NO_PLACE)', 'left_out_of(scope_left_out(scope), (struct interval){t.first, t.last}, NO_PLACE)'),
     row('host-reserves-nothing', 'memory.py::test_telefusers_nested_peaks', 'preload/stage/allocator_totals.c',
         'host ? p->peak_allocated : p->peak_reserved', 'p->peak_reserved'),
@@ -460,7 +460,7 @@ ROWS = [
     row('drift-of-the-device-ignored', 'device_records.py::test_a_clock_that_drifts', 'analysis/model/clock.c',
         'ahead += nearest_whole(share', 'ahead += 0 * nearest_whole(share'),
     # The second trace of a rank adds no time.
-    row('work-of-the-second-trace', 'kineto_bad.py::test_device_work_of_two_files_of_one_rank', 'analysis/ask/rank_times.c',
+    row('work-of-the-second-trace', 'kineto_bad.py::test_device_work_of_two_files_of_one_rank', 'analysis/ask/ranks/rank_times.c',
         'kind++) unite(&a->kind[kind], &b->kind[kind]);', 'kind++) unite(&a->kind[kind], &a->kind[kind]);'),
     # A short kernel beside a long one ends the busy time.
     row('short-kernel-ends-the-busy-time', 'steps.py::test_random_traces[1]', 'analysis/base/sets/intervals.c',

@@ -1,7 +1,7 @@
 /* analysis_timeline.c - device work of processes: united in any order and grouping it is the same. */
 #include <stdlib.h>
 
-#include "ask/rank_times.h"
+#include "ask/ranks/rank_times.h"
 #include "unit.h"
 
 enum { PROCESSES = 8, ROUNDS = 200, MOST = 12 };

@@ -11,7 +11,7 @@
 
 #include "ask/comm/parts.h"
 #include "ask/hang/hang_reduction.h"
-#include "ask/one_clock.h"
+#include "ask/ranks/one_clock.h"
 
 /* The part that a rank plays in an unmatched collective. */
 enum hang_role {

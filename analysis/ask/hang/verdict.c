@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/absent_ranks.h"
+#include "ask/ranks/absent_ranks.h"
 #include "ask/hang/thread_position.h"
 #include "base/escape.h"
 #include "write/emit.h"

@@ -6,7 +6,7 @@
 #include "ask/device/idle_gaps.h"
 #include "ask/device/launch_patterns.h"
 #include "ask/device/queue_lengths.h"
-#include "ask/rank_times.h"
+#include "ask/ranks/rank_times.h"
 #include "commands/session.h"
 #include "write/short_names.h"
 

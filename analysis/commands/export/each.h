@@ -2,13 +2,13 @@
  *
  * The inputs are read twice: first to learn their ranks, hosts and times, then one after the other for their contents. A
  * PyTorch trace is never in memory, unless a filter needs its operators; a trace of ours is while it is handed over. With
- * several clocks a third reading finds their collectives (ask/one_clock.h). Messages name doubts about the clocks, and
+ * several clocks a third reading finds their collectives (ask/ranks/one_clock.h). Messages name doubts about the clocks, and
  * traces that hardly belong together.
  */
 #ifndef TFA_EACH_H
 #define TFA_EACH_H
 
-#include "ask/one_clock.h"
+#include "ask/ranks/one_clock.h"
 #include "commands/session.h"
 #include "write/event.h"
 

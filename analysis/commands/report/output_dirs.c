@@ -131,3 +131,11 @@ char *report_path(struct report *report, const char *directory, const char *name
     }
     return path;
 }
+
+bool report_finish(struct report *report, struct out *out, const char *path)
+{
+    if (!out_close(out)) return false;
+    report->file = mem_grow(report->file, &report->file_capacity, report->files + 1, sizeof *report->file);
+    report->file[report->files++] = string_format("%s", path);
+    return true;
+}

@@ -92,8 +92,6 @@ void report_free_asked(struct report *report);
 
 /* ---- report_files.c ---- */
 bool report_write(struct report *report, const char *directory); /* false, after a message, on failure */
-/* Closes a file and lists it as written. Returns false, after a message, if it could not be written. */
-bool report_finish(struct report *report, struct out *out, const char *path);
 /* ---- timing.c ---- */
 bool report_write_timing(struct report *report, const char *directory);
 /* Writes the members "request_id" and "timestamp". */
@@ -115,6 +113,8 @@ bool report_is_beside(const struct report *report, const struct input *input);
 void report_free_places(struct report *report);
 /* Creates a file in one of the directories; the mode is FILE_PRIVATE or FILE_SHARED. */
 bool report_open(const struct report *report, struct out *out, const char *path, unsigned mode);
+/* Closes a file and lists it as written. Returns false, after a message, if it could not be written. */
+bool report_finish(struct report *report, struct out *out, const char *path);
 /* True if the path is free or is an earlier report's file. Otherwise the file there stays, and is listed as kept. */
 bool report_may_take(struct report *report, const char *path);
 bool report_may_take_script(struct report *report, const char *path);

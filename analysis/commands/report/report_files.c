@@ -63,14 +63,6 @@ static void name_files(struct report *report, const char *directory)
     stage_files_free(&files);
 }
 
-bool report_finish(struct report *report, struct out *out, const char *path)
-{
-    if (!out_close(out)) return false;
-    report->file = mem_grow(report->file, &report->file_capacity, report->files + 1, sizeof *report->file);
-    report->file[report->files++] = string_format("%s", path);
-    return true;
-}
-
 /* ---- values ---- */
 
 static void put_text(struct out *out, const struct report *report, uint32_t name)

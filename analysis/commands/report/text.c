@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/rank_times.h"
+#include "ask/ranks/rank_times.h"
 #include "commands/report/report.h"
 
 enum {

@@ -7,7 +7,7 @@
 #ifndef TFA_CHROME_MERGE_H
 #define TFA_CHROME_MERGE_H
 
-#include "ask/one_clock.h"
+#include "ask/ranks/one_clock.h"
 #include "write/event.h"
 
 struct merged_process {

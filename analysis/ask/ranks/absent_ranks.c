@@ -1,5 +1,5 @@
 /* absent_ranks.c - compares the ranks of the chosen traces with the size of the job that the traces state. */
-#include "ask/absent_ranks.h"
+#include "ask/ranks/absent_ranks.h"
 
 #include <stdlib.h>
 

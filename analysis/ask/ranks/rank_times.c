@@ -1,5 +1,5 @@
 /* rank_times.c - collects the device work of each rank as sets of intervals by kind. */
-#include "ask/rank_times.h"
+#include "ask/ranks/rank_times.h"
 
 #include <math.h>
 #include <stdlib.h>

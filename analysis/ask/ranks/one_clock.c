@@ -1,5 +1,5 @@
 /* one_clock.c - finds out how many clocks the processes have, and aligns them if there are several. */
-#include "ask/one_clock.h"
+#include "ask/ranks/one_clock.h"
 
 #include <math.h>
 #include <stdlib.h>
