@@ -6,7 +6,7 @@
 #include "ask/choice.h"
 #include "commands/page/page.h"
 #include "commands/report/report.h"
-#include "write/export_tfr.h"
+#include "write/export/export_tfr.h"
 #include "write/page/page_file.h"
 #include "write/stage_files.h"
 

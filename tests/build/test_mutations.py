@@ -123,7 +123,7 @@ ROWS = [
         'if (row->has_peaks && is_host && row->peaks_of_host)'),
     # Kernels in an exported trace belong to no operator.
     row('no-external-ids', 'operators_export.py::test_ids_lead_from_work_and_its_launch_to_the_operator',
-        'analysis/write/export_device.c',
+        'analysis/write/export/export_device.c',
         'put_external_id(x, x->scope->attribution.op[i]);',
         'put_external_id(x, NO_PLACE);'),
     # Clocks of a window of time are those of the whole run.
@@ -671,7 +671,7 @@ ROWS = [
     row('dftracer-does-not-write', 'dftracer_python.py::test_nothing_is_taken_from_the_program[on]', 'preload/python/shim_dftracer.py',
         '                result = theirs(*args, **kwargs)\n                given =', '                result = None if "cat" in kwargs else theirs(*args, **kwargs)\n                given ='),
     # The Chrome trace has stages without dftracer's arguments.
-    row('export-without-details', 'dftracer_python.py::test_exports', 'analysis/write/export_ops.c',
+    row('export-without-details', 'dftracer_python.py::test_exports', 'analysis/write/export/export_ops.c',
         'if (p->signature[i].direction == SIGNATURE_DETAILS)', 'if (p->signature[i].direction == SIGNATURE_MEMORY)'),
     # Nothing is recorded after a cache-dit profile.
     row('schedule-without-end', 'pipelines.py::test_cache_dit[cachedit_profile]', 'preload/python/shim_markers.py',
@@ -690,7 +690,7 @@ ROWS = [
         'if (tfi_value_parse(v->type, value, (char *)&tfi_config + v->field)) fix(v);',
         'if (tfi_value_parse(v->type, value, (char *)&tfi_config + v->field)) (void)fix;'),
     # A trace requested for the device alone has operators.
-    row('operators-unasked', 'cache_dit.py::test_processors[gpu-]', 'analysis/write/export_ops.c',
+    row('operators-unasked', 'cache_dit.py::test_processors[gpu-]', 'analysis/write/export/export_ops.c',
         's->table.count && !(x->asked->without & WITHOUT_CPU); i++) {\n        if (s->event_class[i]', 's->table.count; i++) {\n        if (s->event_class[i]'),
     # A report on another machine's run writes into a directory of this machine.
     row('directory-of-elsewhere', 'cache_dit.py::test_processors[cpu-]', 'analysis/commands/report/cache_dit_requests.c',
@@ -759,7 +759,7 @@ ROWS = [
         'device == MAP_NONE ? -1 : (int64_t)device, sync->stream',
         'device == MAP_NONE ? -1 : -1, sync->stream'),
     # Arrows lead from one rank's calls to another's work.
-    row('arrows-of-ranks-collide', 'device_export.py::test_several_processes_in_one_file', 'analysis/write/export_tfr.c',
+    row('arrows-of-ranks-collide', 'device_export.py::test_several_processes_in_one_file', 'analysis/write/export/export_tfr.c',
         'file->ids = 1 + MAX(', 'file->ids = 1 + 0 * MAX('),
     # A graph launch is as late as its last node.
     row('delay-to-the-last-work', 'device_calls.py::test_a_replayed_graph_belongs_to_its_launch', 'analysis/ask/device/launch_sums.c',

@@ -6,7 +6,7 @@
 
 #include "commands/session.h"
 #include "write/chrome/overlay.h"
-#include "write/export_tfr.h"
+#include "write/export/export_tfr.h"
 
 /* The summaries of all chosen processes. */
 struct sums {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "write/export/export.h"
-#include "write/export_kineto.h"
-#include "write/export_tfr.h"
+#include "write/export/export_kineto.h"
+#include "write/export/export_tfr.h"
 
 enum { JOBS = 4 }; /* each reading thread has buffers of its own */
 

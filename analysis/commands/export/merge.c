@@ -6,7 +6,7 @@
 
 #include "commands/export/each.h"
 #include "write/export/export.h"
-#include "write/export_tfr.h"
+#include "write/export/export_tfr.h"
 #include "write/chrome/chrome_merge.h"
 
 struct merge {

@@ -8,7 +8,7 @@
 
 #include "ask/stages/stage_table.h"
 #include "commands/session.h"
-#include "write/export_tfr.h"
+#include "write/export/export_tfr.h"
 
 struct report_stage {
     uint32_t name;

@@ -10,7 +10,7 @@
 #include "commands/report/report.h"
 #include "write/chrome/chrome_file.h"
 #include "write/export/export.h"
-#include "write/export_tfr.h"
+#include "write/export/export_tfr.h"
 #include "write/stage_files.h"
 
 /* ---- names ---- */

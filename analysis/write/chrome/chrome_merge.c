@@ -6,7 +6,7 @@
 
 #include "write/emit.h"
 #include "write/chrome/chrome_file.h"
-#include "write/export_tfr.h"
+#include "write/export/export_tfr.h"
 
 void merged_begin(struct merged *file, struct out *out, const char *artefact, const struct selection *chosen,
                   const struct one_clock *clock, const size_t *order)

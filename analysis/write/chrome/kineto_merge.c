@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "write/chrome/chrome_merge.h"
-#include "write/export_tfr.h"
+#include "write/export/export_tfr.h"
 #include "read/json/clean.h"
 #include "write/out.h"
 

@@ -16,7 +16,7 @@
 #include "write/chrome/chrome_file.h"
 #include "write/emit.h"
 #include "write/export/export.h"
-#include "write/export_tfr.h"
+#include "write/export/export_tfr.h"
 
 /* The row of an event of the path, as its trace writes it. */
 struct place {

@@ -4,8 +4,8 @@
 #include "ask/stages/order.h"
 #include "write/chrome/chrome_file.h"
 #include "write/dftracer/to_chrome.h"
-#include "write/export_kineto.h"
-#include "write/export_tfr.h"
+#include "write/export/export_kineto.h"
+#include "write/export/export_tfr.h"
 
 bool export_targets(struct targets *targets, const struct selection *chosen, const struct process *process,
                     const struct attribution *attribution)

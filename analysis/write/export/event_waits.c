@@ -8,7 +8,7 @@
 
 #include "ask/critical/exact_streams.h"
 #include "model/join.h"
-#include "write/export_write.h"
+#include "write/export/export_write.h"
 
 static int calls_by_start(const void *a, const void *b, void *context)
 {

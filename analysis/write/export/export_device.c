@@ -4,7 +4,7 @@
  * process a device's pid is its number, as in Kineto. In a file of several processes it is a free number, and the arguments
  * name the device. Arrows lead from each launch to the work it started.
  */
-#include "write/export_write.h"
+#include "write/export/export_write.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,12 +1,11 @@
-/* export_write.h - common state and functions of the export of .tfr traces: export_tfr.c, export_device.c,
- * export_ops.c, export_python.c, event_waits.c. */
+/* export_write.h - the state of an export of .tfr traces, and the functions by which its files share the work. */
 #ifndef TFA_EXPORT_WRITE_H
 #define TFA_EXPORT_WRITE_H
 
 #include "ask/choice.h"
 #include "ask/scope.h"
 #include "write/emit.h"
-#include "write/export_tfr.h"
+#include "write/export/export_tfr.h"
 #include "write/work_rows.h"
 
 struct export
@@ -38,7 +37,7 @@ struct export
     struct map json;                       /* by text: 1 if it is JSON */
 };
 
-/* ---- export_tfr.c ---- */
+/* ---- export_wanted.c ---- */
 /* True if this stage is chosen, or a stage around it that was open at `time`. */
 bool is_inside(const struct export *x, uint32_t stage, int64_t time);
 /* A stage counts as inside itself, even with zero length. */
@@ -51,6 +50,8 @@ bool is_wanted_call(const struct export *x, uint32_t thread, int64_t start, int6
 /* True if a record launched at that time is to be written. Device work, and calls that launched some, have rules of
  * their own. */
 bool is_chosen(const struct export *x, int64_t launched);
+
+/* ---- export_event.c ---- */
 uint32_t tid_of(const struct export *x, uint32_t serial);
 /* True if the file has this process alone. */
 bool is_alone(const struct export *x);
@@ -63,6 +64,10 @@ void end_event(struct export *x);
 void put_place(struct export *x, int64_t pid, uint64_t tid, int64_t time);
 void put_metadata(struct export *x, const char *name, int64_t pid, uint64_t tid, const char *key, const char *text,
                   int64_t number);
+
+/* ---- range_crossings.c ---- */
+/* Finds the ranges that cross another range, a call or an operator of their thread, and give way to it. */
+void find_crossings(struct tfr_shared *shared);
 
 /* ---- export_device.c ---- */
 /* Writes the file's `deviceProperties`, for the devices of all processes. */

@@ -6,7 +6,7 @@
  * event is written as an asynchronous pair (b, e) instead. Times count from the start of the three-month period that
  * Kineto uses as a base, so that traces of several ranks share one axis and doubles keep every nanosecond.
  */
-#include "write/export_write.h"
+#include "write/export/export_write.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,6 @@
 #include "ask/left_out.h"
 #include "ask/stages/order.h"
 #include "model/join.h"
-#include "model/ranges/step_ranges.h"
 #include "read/stream/stream.h"
 #include "write/chrome/chrome_file.h"
 #include "write/chrome/chrome_merge.h"
@@ -35,149 +34,9 @@ const struct needs export_tfr_needs = {.traces = true,
                                        .signatures = true,
                                        .io = true};
 
-enum { BASE_SECONDS = 7889238, FREE_PID = 1 << 22 /* above every kernel's pids */ };
-
-/* ---- selection of events ---- */
-
-bool is_inside(const struct export *x, uint32_t stage, int64_t time)
-{
-    return stage_or_around(&x->paths, stage, time) != NO_PLACE;
-}
-
-bool is_chosen(const struct export *x, int64_t launched)
-{
-    return !x->scope->choice.by_lane && choice_in_steps(&x->scope->choice, launched);
-}
-
-static bool lies_there(const struct export *x, uint32_t thread, int64_t start, int64_t end)
-{
-    bool in_time = start < x->to && end >= x->from;
-    return in_time && (x->whole || is_inside(x, stage_at(&x->scope->attribution.finder, thread, start), start));
-}
-
-bool is_wanted(const struct export *x, uint32_t thread, int64_t start, int64_t end)
-{
-    return is_chosen(x, start) && lies_there(x, thread, start, end);
-}
-
-bool is_wanted_call(const struct export *x, uint32_t thread, int64_t start, int64_t end, uint32_t span)
-{
-    bool on_lane = !x->scope->choice.by_lane || (span != NO_PLACE && x->scope->choice.launches[span]);
-    return on_lane && choice_in_steps(&x->scope->choice, start) && lies_there(x, thread, start, end);
-}
-
-bool wants_range(const struct export *x, size_t i)
-{
-    const struct ranges *r = &x->process->ranges;
-    bool in_time = r->start[i] < x->to && r->end[i] >= x->from;
-    if (r->flags[i] & TFI_RANGE_UNTRACKED) return false;
-    if (!x->whole && r->flags[i] & TFI_RANGE_STAGE)
-        return in_time && is_chosen(x, r->start[i]) && is_inside(x, (uint32_t)i, r->start[i]);
-    return is_wanted(x, r->thread[i], r->start[i], r->end[i]);
-}
-
-/* ---- crossing ranges ---- */
-
-struct box {
-    int64_t start, end;
-    uint32_t thread;
-    uint32_t depth;
-    size_t range; /* SIZE_MAX: a call or an operator */
-    int moves;    /* readiness to become a pair: calls 0, stages 1, ranges of libraries 2, started or unfinished 3 */
-};
-
-static int outer_box_first(const void *a, const void *b)
-{
-    const struct box *x = a, *y = b;
-    if (x->thread != y->thread) return x->thread < y->thread ? -1 : 1;
-    int nesting = outer_first(x->start, x->end, y->start, y->end);
-    if (nesting) return nesting;
-    if (x->moves != y->moves) return x->moves > y->moves ? -1 : 1;
-    return (x->depth > y->depth) - (x->depth < y->depth);
-}
-
-static int readiness(uint32_t flags)
-{
-    if (!(flags & TFI_RANGE_NESTED) || flags & RANGE_UNFINISHED) return 3;
-    return flags & TFI_RANGE_STAGE ? 1 : 2;
-}
-
-static struct box *all_boxes(const struct process *process, size_t *count)
-{
-    const struct ranges *r = &process->ranges;
-    const struct calls *c = &process->calls;
-    const struct spans *s = &process->spans;
-    struct box *box = mem_zero(r->table.count + c->table.count + s->table.count, sizeof *box);
-    struct map has_ranges = {0};
-    size_t n = 0;
-    for (size_t i = 0; i < r->table.count; i++) {
-        map_put(&has_ranges, r->thread[i], 1);
-        box[n++] = (struct box){r->start[i], r->end[i], r->thread[i], r->depth[i], i, readiness(r->flags[i])};
-    }
-    for (size_t i = 0; i < c->table.count; i++) /* without ranges, calls and operators always nest */
-        if (map_get(&has_ranges, c->thread[i]) != MAP_NONE)
-            box[n++] = (struct box){c->start[i], c->end[i], c->thread[i], 0, SIZE_MAX, 0};
-    for (size_t i = 0; i < s->table.count; i++)
-        if (s->event_class[i] == CLASS_OPERATOR && map_get(&has_ranges, s->thread[i]) != MAP_NONE)
-            box[n++] = (struct box){s->start[i], s->end[i], s->thread[i], 0, SIZE_MAX, 0};
-    map_free(&has_ranges);
-    if (n) qsort(box, n, sizeof *box, outer_box_first);
-    *count = n;
-    return box;
-}
-
-/* Pushes a box onto the stack of boxes around it, unless it crosses one of them and gives way. */
-static void place_box(bool *crosses, const struct box **stack, size_t *depth, const struct box *box)
-{
-    while (*depth && (stack[*depth - 1]->thread != box->thread || stack[*depth - 1]->end <= box->start)) --*depth;
-    while (*depth && stack[*depth - 1]->end < box->end) {
-        const struct box *over = stack[*depth - 1];
-        if (box->moves >= over->moves && box->range != SIZE_MAX) {
-            crosses[box->range] = true;
-            return;
-        }
-        if (over->range == SIZE_MAX) break; /* two calls cross only in a damaged trace */
-        crosses[over->range] = true;
-        --*depth;
-    }
-    stack[(*depth)++] = box;
-}
-
-static void find_crossings(struct tfr_shared *shared)
-{
-    const struct process *p = shared->scope.process;
-    size_t count, depth = 0;
-    struct box *box = all_boxes(p, &count);
-    const struct box **stack = mem_zero(count, sizeof *stack);
-    shared->crosses = mem_zero(p->ranges.table.count, sizeof *shared->crosses);
-    for (size_t i = 0; i < count; i++) place_box(shared->crosses, stack, &depth, &box[i]);
-    free(stack);
-    free(box);
-}
+enum { BASE_SECONDS = 7889238 };
 
 /* ---- events ---- */
-
-uint32_t tid_of(const struct export *x, uint32_t serial)
-{
-    const struct thread *thread = find_thread(x->process, serial);
-    return thread && thread->tid ? thread->tid : serial;
-}
-
-void begin_event(struct export *x, const char *phase)
-{
-    if (!x->asked->taker) out_puts(x->out, x->events ? ",\n{" : "\n{");
-    x->events++;
-    x->values.count = x->values.texts.length = 0;
-    x->e.filled[0] = false;
-    emit_text(&x->e, "ph", phase);
-}
-
-void put_place(struct export *x, int64_t pid, uint64_t tid, int64_t time)
-{
-    emit_int(&x->e, "pid", pid);
-    emit_count(&x->e, "tid", tid);
-    emit_us(&x->e, "ts", time - x->base);
-}
 
 /* Writes the members common to all events of threads. */
 static void put_common(struct export *x, const char *category, const struct name *name, uint32_t thread, int64_t time)
@@ -185,17 +44,6 @@ static void put_common(struct export *x, const char *category, const struct name
     emit_text(&x->e, "cat", category);
     emit_bytes_text(&x->e, "name", name->text, name->length);
     put_place(x, x->pid, tid_of(x, thread), time);
-}
-
-void end_event(struct export *x)
-{
-    const struct event_taker *taker = x->asked->taker;
-    if (taker) {
-        struct event event = event_of_values(&x->values, x->base);
-        taker->event(taker->context, &event);
-    } else {
-        out_puts(x->out, "}");
-    }
 }
 
 static void put_detail(struct export *x, uint32_t domain, const struct range_detail *detail)
@@ -219,15 +67,6 @@ static const char *range_category(const struct export *x, size_t i)
     const struct ranges *r = &x->process->ranges;
     if (r->flags[i] & TFI_RANGE_STAGE) return "user_annotation";
     return r->domain[i] ? model_name(x->chosen->model, r->domain[i]) : "range";
-}
-
-const struct name *range_name(const struct export *x, size_t i, struct name *step)
-{
-    const struct ranges *r = &x->process->ranges;
-    if (r->step[i] == NO_PLACE) return names_get(&x->chosen->model->names, range_full_name(x->process, i));
-    *step = (struct name){.text = string_format("ProfilerStep#%u", r->step[i])};
-    step->length = (uint32_t)strlen(step->text);
-    return step;
 }
 
 static void put_range(struct export *x, size_t i)
@@ -309,19 +148,6 @@ static void put_call(struct export *x, size_t i)
 
 /* ---- head of a process ---- */
 
-void put_metadata(struct export *x, const char *name, int64_t pid, uint64_t tid, const char *key, const char *text,
-                  int64_t number)
-{
-    begin_event(x, "M");
-    emit_text(&x->e, "name", name);
-    put_place(x, pid, tid, x->base);
-    emit_open(&x->e, "args", false);
-    if (text) emit_text(&x->e, key, text);
-    else emit_int(&x->e, key, number);
-    emit_close(&x->e);
-    end_event(x);
-}
-
 static void put_process(struct export *x)
 {
     const struct process *p = x->process;
@@ -364,32 +190,6 @@ static void put_events(struct export *x)
         if (wants_function(x, &p->func[p->calls.func[i]]) &&
             is_wanted_call(x, p->calls.thread[i], p->calls.start[i], p->calls.end[i], p->calls.span[i]))
             put_call(x, i);
-}
-
-bool is_alone(const struct export *x)
-{
-    return x->asked->processes == 1 && !x->taken;
-}
-
-int64_t pid_in_file(struct map *pids, int64_t pid)
-{
-    if (pid < 0 || map_get(pids, (uint64_t)pid) != MAP_NONE) pid = FREE_PID + (int64_t)pids->count;
-    map_put(pids, (uint64_t)pid, 1);
-    return pid;
-}
-
-int64_t free_pid(struct export *x, int64_t pid)
-{
-    pid = pid_in_file(&x->pids, pid);
-    if (x->taken) text_format(x->taken, "%s%lld", x->taken->length ? ", " : "", (long long)pid);
-    return pid;
-}
-
-void put_correlation(struct export *x, uint64_t id)
-{
-    if (id == NO_ID) return;
-    emit_count(&x->e, "correlation", x->calls + id);
-    x->most = MAX(x->most, x->calls + id);
 }
 
 /* Chooses the process's pid. In a file of one process devices have the pids that Kineto gives them; a process with

@@ -7,7 +7,7 @@
  * with no operator between them are one box. Edges of ranges divide boxes, since a stack does not tell on which side of them
  * a function stands.
  */
-#include "write/export_write.h"
+#include "write/export/export_write.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * only to whole outputs. Events stay as they are, except that where they are drawn, work which overlaps other work of its
  * stream gets another row, and work of a replayed graph gets arguments with its operator if a capture is known.
  */
-#include "write/export_kineto.h"
+#include "write/export/export_kineto.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* layout.c - selects the offsets of libtorch's values (layout.def) that belong to its release and its strings. */
+/* value_layout.c - selects the offsets of libtorch's values (layout.def) that belong to its release and its strings. */
 #include <stdlib.h>
 
 #include "base/raw_dlsym.h"

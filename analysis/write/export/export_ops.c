@@ -5,7 +5,7 @@
  * texts, such as truncated ones, become strings. A stage that left its thread is drawn where it ran, and also from
  * entry to exit as an asynchronous pair (coroutine).
  */
-#include "write/export_write.h"
+#include "write/export/export_write.h"
 
 #include <ctype.h>
 #include <jansson.h>
