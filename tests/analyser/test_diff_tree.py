@@ -175,6 +175,31 @@ def test_a_slower_kernel(analyze, tmp_path):
     assert row['change_pct'] == pytest.approx(30, abs=3)
 
 
+def device_steps(path, blocks=4, mallocs=1, waits=3, slow=1):
+    """Steps with a kernel of so many blocks per SM, and calls that allocate or wait."""
+    t = kineto.Trace()
+    for i in range(STEPS):
+        at, number = 10000 * i, 100 * i
+        t.stage('step', at, 9000).call(at + 20, number + 1).kernel('gemm', at + 30, 100 * slow + i % 3, number + 1)
+        t.events[-1]['args']['blocks per SM'] = blocks
+        for k in range(mallocs):
+            t.call(at + 200 + 20 * k, number + 10 + k, name='cudaMalloc', dur=9)
+        for k in range(waits):
+            t.call(at + 4000 + 20 * k, number + 50 + k, name='cudaStreamSynchronize', dur=.01)
+    return t.write(path)
+
+
+@pytest.mark.parametrize('change, row', [
+    ({}, None), ({'waits': 40}, None), ({'blocks': 1}, ('step > gemm', 'COMPUTATION', STEPS, STEPS, 'same', 'blocks per SM: 4 -> 1')),
+    ({'mallocs': 20}, ('step > cudaMalloc', 'call', STEPS, 20 * STEPS, 'increased', None)), ({'mallocs': 0}, ('step > cudaMalloc', 'call', STEPS, 0, 'removed', None)),
+    ({'blocks': 2, 'slow': 2}, ('step > gemm', 'COMPUTATION', STEPS, STEPS, 'increased', 'blocks per SM: 4 -> 2')),
+])
+def test_what_is_measured_beside_times(analyze, tmp_path, change, row):
+    """Grids and calls have a place, and with a slower kernel they are one row; few calls, and calls of no time, are none."""
+    a, b = device_steps(tmp_path / 'a.json'), device_steps(tmp_path / 'b.json', **change)
+    assert [tuple(row[key] for key in NAMES) for row in analyze('diff', a, b, '--by', 'tree')['rows']] == ([row] if row else [])
+
+
 def test_wrong_usage(analyze, tmp_path):
     (tmp_path / 't.json').write_text('{"total_stages_ms": 1, "stages": {}}')
     a = write(tmp_path / 'a', program())

@@ -54,10 +54,7 @@ static enum leaf call_leaf(const struct name *name)
         return LEAF_COMPILE;
     if (call_kind_of(name->text) == SYNC) return LEAF_SYNC;
     if (has_word(name, "Memcpy") && !has_word(name, "Async")) return LEAF_SYNC;
-    if (has_word(name, "Malloc") || has_word(name, "Free") || has_word(name, "MemAlloc") ||
-        has_word(name, "HostAlloc") || has_word(name, "MemCreate") || has_word(name, "MemMap"))
-        return LEAF_ALLOCATOR;
-    return LEAF_LAUNCH;
+    return call_allocates(name->text) ? LEAF_ALLOCATOR : LEAF_LAUNCH;
 }
 
 static enum leaf named_leaf(struct watching *w, enum named named, uint32_t number)

@@ -1,7 +1,6 @@
 /* call_kinds.c - tells the kind of a call from its name. */
 #include "ask/device/call_kinds.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 const char *const call_kind_keys[NR_CALL_KINDS] = {"launches", "graph_launches", "copies",
@@ -21,4 +20,12 @@ enum call_kind call_kind_of(const char *name)
            : has(name, "Memset") || has(name, "USMFill")                                      ? MEMSET
            : has(name, "Launch")                                                              ? LAUNCH
                                                                                               : NO_KIND;
+}
+
+bool call_allocates(const char *name)
+{
+    static const char *const words[] = {"Malloc", "Free", "MemAlloc", "HostAlloc", "MemCreate", "MemMap"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (has(name, words[i])) return true;
+    return false;
 }

@@ -6,7 +6,7 @@
 #include "ask/work_kinds.h"
 
 /* The kinds of rows; those below NR_WORK_KINDS are kinds of device work. */
-enum diff_kind { DIFF_OPERATOR = NR_WORK_KINDS, DIFF_STAGE };
+enum diff_kind { DIFF_OPERATOR = NR_WORK_KINDS, DIFF_STAGE, DIFF_CALL };
 
 struct tree;
 

@@ -194,5 +194,8 @@ enum diff_state diff_state(const struct diff_row *row)
 
 const char *diff_kind_name(const struct diff_row *row)
 {
-    return row->kind == DIFF_OPERATOR ? "operator" : row->kind == DIFF_STAGE ? "stage" : work_kind_names[row->kind];
+    return row->kind == DIFF_OPERATOR ? "operator"
+           : row->kind == DIFF_STAGE  ? "stage"
+           : row->kind == DIFF_CALL   ? "call"
+                                      : work_kind_names[row->kind];
 }

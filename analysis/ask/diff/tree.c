@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 
+#include "ask/device/call_kinds.h"
 #include "ask/ops/nests.h"
+#include "model/join.h"
 
 void tree_init(struct tree *tree)
 {
@@ -15,19 +17,22 @@ void tree_init(struct tree *tree)
 void tree_free(struct tree *tree)
 {
     for (size_t i = 0; i < tree->count; i++)
-        for (int side = 0; side < SIDES; side++) free(tree->node[i].side[side].samples.time);
+        for (int side = 0; side < SIDES; side++) {
+            struct tree_side *of = &tree->node[i].side[side];
+            free(of->samples.time);
+            for (int k = 0; k < NR_TREE_ATTRIBUTES; k++) free(of->attribute[k].time);
+        }
     free(tree->node);
-    map_free(&tree->child);
-    map_free(&tree->child_operator);
-    map_free(&tree->child_work);
+    for (int i = 0; i < NR_TREE_CHILDREN; i++) map_free(&tree->child[i]);
     *tree = (struct tree){0};
 }
 
 static uint32_t child_of(struct tree *tree, uint32_t parent, uint32_t name, uint8_t kind)
 {
-    struct map *children = kind == DIFF_STAGE      ? &tree->child
-                           : kind == DIFF_OPERATOR ? &tree->child_operator
-                                                   : &tree->child_work;
+    struct map *children = &tree->child[kind == DIFF_STAGE      ? TREE_STAGES
+                                        : kind == DIFF_OPERATOR ? TREE_OPERATORS
+                                        : kind == DIFF_CALL     ? TREE_CALLS
+                                                                : TREE_WORK];
     if (tree->node[parent].depth >= TREE_DEPTH) parent = tree->node[parent].parent;
     uint64_t key = (uint64_t)parent << 32 | name;
     uint32_t place = map_get(children, key);
@@ -153,20 +158,63 @@ static void take_stages(struct places *p, const struct choice *choice)
     }
 }
 
+static void put_attribute(struct tree *tree, uint32_t node, enum tree_attribute attribute, double value)
+{
+    if (value > 0 && value < INT32_MAX)
+        put_sample(&tree->node[node].side[SIDE_A].attribute[attribute], (int64_t)(value * TREE_SCALE));
+}
+
+/* Takes the clocks of devices that were not idle. */
+static void take_clocks(struct places *p)
+{
+    enum { IDLE = 1 };
+    for (size_t i = 0; i < p->process->samples; i++) {
+        const struct device_sample *s = &p->process->sample[i];
+        bool idle = s->known & TFI_SAMPLE_REASONS && s->reasons & IDLE;
+        if (s->known & TFI_SAMPLE_SM_CLOCK && !idle) put_attribute(p->tree, TREE_ROOT, TREE_CLOCK, s->sm_mhz);
+    }
+}
+
+/* Takes the calls that allocate or wait. What launches work is told by the work. */
+static void take_calls(struct places *p, const struct choice *choice, struct names *names)
+{
+    struct made_calls made;
+    struct made_call call;
+    made_calls_init(&made, p->process, names);
+    while (made_calls_next(&made, &call)) {
+        const char *name = names_get(names, call.name)->text;
+        struct belonging at = {call.start, stage_at(&p->attribution->finder, call.thread, call.start), VIA_NONE};
+        if (call_kind_of(name) != SYNC && !call_allocates(name)) continue;
+        if (!choice_call(choice, call.start, call.span) || !choice_in_stage(choice, &at)) continue;
+        uint32_t under = at.stage == NO_PLACE ? TREE_ROOT : node_of_stage(p, at.stage);
+        uint32_t node = child_of(p->tree, under, call.name, DIFF_CALL);
+        put_call(p->tree, node, call.end - call.start);
+    }
+    made_calls_free(&made);
+}
+
 static void take_works(struct places *p, const struct choice *choice, struct names *names)
 {
     const struct works *w = &p->process->works;
     const struct attribution *a = p->attribution;
     struct work_kinds kinds;
     struct interval when;
+    size_t filled = 0;
     work_kinds_init(&kinds, &exact_kinds, names);
     for (size_t i = 0; i < w->table.count; i++) {
+        const struct filling *filling = NULL;
+        while (filled < p->process->fillings && p->process->filling[filled].work < i) filled++;
+        if (filled < p->process->fillings && p->process->filling[filled].work == i)
+            filling = &p->process->filling[filled];
         if (!choice_work(choice, i, &when) || !choice_in_stage(choice, &a->work[i])) continue;
         uint32_t op = a->op ? a->op[i] : NO_PLACE, stage = a->work[i].stage, under = TREE_ROOT;
         if (op != NO_PLACE && p->of_span[op] != NO_PLACE) under = p->of_span[op];
         else if (stage != NO_PLACE) under = node_of_stage(p, stage);
         uint32_t node = child_of(p->tree, under, w->name[i], (uint8_t)work_kind_of(&kinds, p->process, i));
         put_call(p->tree, node, when.end - when.start);
+        if (filling)
+            put_attribute(p->tree, node, is_of_kineto(p->process) ? TREE_BLOCKS_PER_UNIT : TREE_BLOCKS,
+                          filling->blocks);
         p->tree->has_work = true;
     }
     work_kinds_free(&kinds);
@@ -186,6 +234,10 @@ void tree_take(struct tree *tree, struct scope *scope)
     take_operators(&p, &scope->choice);
     take_stages(&p, &scope->choice);
     take_works(&p, &scope->choice, &scope->chosen->model->names);
+    if (tree->has_work) {
+        take_calls(&p, &scope->choice, &scope->chosen->model->names);
+        take_clocks(&p);
+    }
     free(p.of_range);
     free(p.of_span);
     free(p.in_range);
@@ -194,18 +246,26 @@ void tree_take(struct tree *tree, struct scope *scope)
 
 /* ---- several trees ---- */
 
+static void unite_samples(struct tree_samples *to, const struct tree_samples *from)
+{
+    for (uint32_t i = 0; i < from->count; i++) put_sample(to, from->time[i]);
+}
+
 void tree_unite(struct tree *to, int side, const struct tree *from, const struct names *from_names, struct names *names)
 {
     uint32_t *place = mem_zero(from->count, sizeof *place);
-    for (size_t i = 1; i < from->count; i++) {
+    for (size_t i = 0; i < from->count; i++) {
         const struct tree_node *node = &from->node[i];
-        const struct name *text = names_get(from_names, node->name);
-        place[i] = child_of(to, place[node->parent], names_add(names, text->text, text->length), node->kind);
+        if (i != TREE_ROOT) {
+            const struct name *text = names_get(from_names, node->name);
+            place[i] = child_of(to, place[node->parent], names_add(names, text->text, text->length), node->kind);
+        }
         struct tree_side *sum = &to->node[place[i]].side[side];
         sum->calls += node->side[SIDE_A].calls;
         sum->own = add_ns(sum->own, node->side[SIDE_A].own);
-        for (uint32_t k = 0; k < node->side[SIDE_A].samples.count; k++)
-            put_sample(&sum->samples, node->side[SIDE_A].samples.time[k]);
+        unite_samples(&sum->samples, &node->side[SIDE_A].samples);
+        for (int k = 0; k < NR_TREE_ATTRIBUTES; k++)
+            unite_samples(&sum->attribute[k], &node->side[SIDE_A].attribute[k]);
     }
     to->has_work |= from->has_work;
     free(place);
@@ -215,6 +275,9 @@ struct needs tree_needs(const struct options *options)
 {
     struct needs more = {.ranges = true,
                          .launches = true,
+                         .calls = true,
+                         .samples = true,
+                         .filling = true,
                          .device = true,
                          .operators = true,
                          .stages_of_spans = true,

@@ -1,8 +1,10 @@
 /* tree.h - operators and device work by their place: under the operators that called them, and under stages.
  *
- * All calls of one name at one place are a node. A node's own time is that of its calls without what is inside them: on
+ * With device work, calls that allocate or wait have a place too: under the stage that is open on their thread. All calls
+ * of one name at one place are a node. A node's own time is that of its calls without what is inside them: on
  * the host of stages and operators, on the device of device work. A stage or an operator opened on another thread takes
- * nothing from the own time of what is around it.
+ * nothing from the own time of what is around it. What else is measured of a node is its attributes: numbers of which each
+ * run has several.
  */
 #ifndef TFA_DIFF_TREE_H
 #define TFA_DIFF_TREE_H
@@ -17,23 +19,29 @@ struct tree_samples {
     uint32_t count, every, passed;
 };
 
+/* Blocks of a launch; Kineto traces have blocks per multiprocessor. The root has the clock of devices. */
+enum tree_attribute { TREE_BLOCKS, TREE_BLOCKS_PER_UNIT, TREE_CLOCK, NR_TREE_ATTRIBUTES };
+#define TREE_SCALE 1000 /* an attribute's samples are its values times this */
+
 struct tree_side {
     uint64_t calls;
     int64_t own; /* nanoseconds, 0 or more */
-    struct tree_samples samples;
+    struct tree_samples samples, attribute[NR_TREE_ATTRIBUTES];
 };
+
+/* Children of these kinds have names of their own; work of any kind is one. */
+enum tree_children { TREE_STAGES, TREE_OPERATORS, TREE_CALLS, TREE_WORK, NR_TREE_CHILDREN };
 
 struct tree_node {
     uint32_t parent, name, depth;
-    uint8_t kind; /* enum diff_kind; work of any kind is one kind of child */
+    uint8_t kind; /* enum diff_kind */
     struct tree_side side[SIDES];
 };
 
 struct tree {
     struct tree_node *node; /* a parent stands before its children */
     size_t count, capacity;
-    struct map child; /* by parent and name: of stages, of operators, of work */
-    struct map child_operator, child_work;
+    struct map child[NR_TREE_CHILDREN]; /* by parent and name */
     bool has_work;
 };
 

@@ -23,6 +23,7 @@ struct judged_node {
     bool in[SIDES];      /* it, or something below it, was called */
     bool settled;        /* its calls differ, or those of a node above it: its times are part of that change */
     bool slower, faster; /* its own time changed */
+    unsigned differs;    /* attributes that changed, bits by enum tree_attribute */
     bool few;            /* calls: a stall of one of them counts */
     double ratio;        /* the logarithm of the ratio of its medians; NAN: unknown */
     double deviation;    /* of that ratio, by its calls */
@@ -58,11 +59,12 @@ static void sum_up(struct comparison *c)
         const struct tree_node *node = &c->tree->node[i];
         struct judged_node *j = &c->judged[i];
         for (int side = 0; side < SIDES; side++) {
-            j->sub[side] = add_ns(j->sub[side], own_time(c->tree, node, side));
+            bool is_call = node->kind == DIFF_CALL; /* time of the host, which no place sums up with that of devices */
+            j->sub[side] = add_ns(j->sub[side], is_call ? node->side[side].own : own_time(c->tree, node, side));
             j->in[side] |= node->side[side].calls > 0;
             if (i == TREE_ROOT) continue;
             struct judged_node *parent = &c->judged[node->parent];
-            parent->sub[side] = add_ns(parent->sub[side], j->sub[side]);
+            if (!is_call) parent->sub[side] = add_ns(parent->sub[side], j->sub[side]);
             parent->in[side] |= j->in[side];
         }
     }
@@ -91,6 +93,17 @@ static bool same_calls(const struct comparison *c, const struct tree_node *node)
     bool known = node->parent != TREE_ROOT && parent[SIDE_A].calls && parent[SIDE_B].calls;
     long double of_a = known ? parent[SIDE_A].calls : 1, of_b = known ? parent[SIDE_B].calls : 1;
     return node->side[SIDE_A].calls * of_b == node->side[SIDE_B].calls * of_a;
+}
+
+/* True if a call that allocates or waits is made more often in one run, and that matters to the run. */
+static bool calls_matter(const struct comparison *c, size_t i)
+{
+    const struct tree_side *side = c->tree->node[i].side;
+    const struct judged_node *root = &c->judged[TREE_ROOT];
+    uint64_t more = MAX(side[SIDE_A].calls, side[SIDE_B].calls), fewer = MIN(side[SIDE_A].calls, side[SIDE_B].calls);
+    double whole = (double)MAX(root->sub[SIDE_A], root->sub[SIDE_B]);
+    if ((double)more < TREE_LEAST_RATIO * (double)fewer || more < fewer + TREE_FEW_CALLS) return false;
+    return llabs(side[SIDE_B].own - side[SIDE_A].own) >= whole * TREE_LEAST_SHARE;
 }
 
 /* Per node: its children whose calls differ. */
@@ -144,6 +157,7 @@ static void compare_calls(struct comparison *c)
         j->settled = c->judged[node->parent].settled;
         if (j->settled || (!j->in[SIDE_A] && !j->in[SIDE_B])) continue;
         if (j->in[SIDE_A] && j->in[SIDE_B] && same_calls(c, node)) continue;
+        if (node->kind == DIFF_CALL && !calls_matter(c, i)) continue;
         j->settled = true;
         put_different(&different[node->parent], c, i);
     }
@@ -242,13 +256,49 @@ static void judge_time(struct comparison *c, size_t i)
     j->faster = change < 0;
 }
 
+/* Finds the attributes that differ, of a node that matters to the run. */
+static void judge_attributes(struct comparison *c, size_t i)
+{
+    struct judged_node *j = &c->judged[i];
+    const struct tree_node *node = &c->tree->node[i];
+    const struct judged_node *root = &c->judged[TREE_ROOT];
+    double whole = (double)MAX(root->sub[SIDE_A], root->sub[SIDE_B]);
+    if (j->settled || (double)MAX(j->sub[SIDE_A], j->sub[SIDE_B]) < whole * TREE_LEAST_SHARE) return;
+    for (int k = 0; k < NR_TREE_ATTRIBUTES; k++) {
+        double middle[SIDES], spread, variance = 0;
+        for (int side = 0; side < SIDES; side++) {
+            const struct tree_samples *samples = &node->side[side].attribute[k];
+            middle[side] = typical(samples, &spread);
+            if (!isnan(spread)) variance += 1.57 * spread * spread / (double)samples->count;
+        }
+        double ratio = fabs(middle[SIDE_B] - middle[SIDE_A]);
+        if (ratio >= log(TREE_LEAST_RATIO) && ratio > TREE_SURE * sqrt(variance)) j->differs |= 1u << k;
+    }
+}
+
+/* Adds the attributes of a node that differ to the words of its change. */
+static void name_attributes(const struct comparison *c, struct tree_change *change)
+{
+    static const char *const words[NR_TREE_ATTRIBUTES] = {"blocks of a launch", "blocks per SM", "SM clock in MHz"};
+    struct text what = {0};
+    for (int k = 0; k < NR_TREE_ATTRIBUTES; k++) {
+        double middle[SIDES], spread;
+        if (!(c->judged[change->node].differs >> k & 1)) continue;
+        for (int side = 0; side < SIDES; side++)
+            middle[side] = exp(typical(&c->tree->node[change->node].side[side].attribute[k], &spread)) / TREE_SCALE;
+        text_format(&what, "%s%s: %.4g -> %.4g", what.length ? "; " : "", words[k], middle[SIDE_A], middle[SIDE_B]);
+    }
+    change->what = what.data;
+}
+
 /* Unites what changed below a node: into the node if that is most of its time, and in more than one part. */
 static void unite(struct comparison *c, size_t i)
 {
     struct judged_node *j = &c->judged[i];
     int64_t own = MAX(own_time(c->tree, &c->tree->node[i], SIDE_A), own_time(c->tree, &c->tree->node[i], SIDE_B));
-    if (j->slower || j->faster) {
-        int sign = j->slower ? 1 : -1;
+    if (i != TREE_ROOT && (j->slower || j->faster || j->differs)) {
+        int sign = j->sub[SIDE_B] >= j->sub[SIDE_A] ? 1 : -1;
+        if (j->slower || j->faster) sign = j->slower ? 1 : -1;
         j->sign = !j->parts || j->sign == sign ? sign : 0;
         j->changed = add_ns(j->changed, own);
         j->parts++;
@@ -265,15 +315,19 @@ static void unite(struct comparison *c, size_t i)
 static void compare_times(struct comparison *c)
 {
     bool *covered = mem_zero(c->tree->count, sizeof *covered);
-    for (size_t i = 0; i < c->tree->count; i++) judge_time(c, i);
+    for (size_t i = 0; i < c->tree->count; i++) {
+        judge_time(c, i);
+        judge_attributes(c, i);
+    }
     for (size_t i = c->tree->count; i-- > 0;) unite(c, i);
     for (size_t i = 0; i < c->tree->count; i++) {
         const struct judged_node *j = &c->judged[i];
         uint32_t parent = c->tree->node[i].parent;
         covered[i] = i != TREE_ROOT && (covered[parent] || c->judged[parent].covers);
-        if (covered[i] || !(j->covers || j->slower || j->faster)) continue;
+        if (covered[i] || !(j->covers || j->slower || j->faster || j->differs)) continue;
         struct tree_change *change = new_change(c, (uint32_t)i);
-        for (int side = 0; side < SIDES && !j->covers; side++)
+        name_attributes(c, change);
+        for (int side = 0; side < SIDES && !j->covers && i != TREE_ROOT; side++)
             change->time[side] = own_time(c->tree, &c->tree->node[i], side);
     }
     free(covered);
