@@ -73,19 +73,23 @@ def matches(tfanalyze, cwd, result, words, inputs=('run',)):
 
 
 @pytest.mark.slow
-def test_the_client_of_pypi(tfanalyze, run):
+@pytest.mark.parametrize('version', ['2025-11-25', '2026-07-28'])
+def test_the_client_of_pypi(tfanalyze, run, version):
+    """By its handshake, and by the newest version, which has none."""
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
     async def session():
         async with stdio_client(StdioServerParameters(command=str(tfanalyze), args=['mcp', 'run'], cwd=run.parent)) as streams:
             async with ClientSession(*streams) as client:
-                hello = await client.initialize()
+                hello = await (client.initialize() if version == '2025-11-25' else client.discover())
+                assert client.protocol_version == version
                 listed = await client.list_tools()
                 answers = [await client.call_tool(tool, arguments) for tool, arguments, _ in QUESTIONS]
                 return [m.model_dump(by_alias=True, exclude_none=True, mode='json') for m in (hello, listed, *answers)]
     hello, listed, *answers = asyncio.run(session())
-    assert hello['serverInfo']['name'] == 'tfanalyze' and hello['protocolVersion'] == '2025-11-25'
+    server = hello.get('serverInfo') or hello['_meta']['io.modelcontextprotocol/serverInfo']
+    assert server['name'] == 'tfanalyze' and version in hello.get('supportedVersions', [hello.get('protocolVersion')])
     assert hello['instructions'] == execute([tfanalyze, 'help', 'agents'], clean_environment()).out
     assert [tool['name'] for tool in listed['tools']] == [*OWN, 'ask']
     answered = [matches(tfanalyze, run.parent, answer, words) for answer, (_, _, words) in zip(answers, QUESTIONS, strict=True)]
@@ -134,12 +138,36 @@ def test_a_long_answer_in_pieces(server, tfanalyze, run):
     assert is_error(server.ask('budget', offset=-1), 'offset')
 
 
+@pytest.mark.parametrize('tool, arguments', [('ops', {}), ('ask', {'command': 'kinds'}), ('ask', {'command': 'dump'}), ('advise', {'all': True}), ('ops', {'top': 150})])
+def test_a_long_answer_in_json(tfanalyze, tmp_path, tool, arguments):
+    """Each piece is JSON with whole rows, and says where the next one begins; the last one has the totals."""
+    for rank in range(2):
+        trace(tmp_path / 'run', rank, launches=300)
+    words = [arguments.get('command', tool), *(['--all'] if 'all' in arguments else []), *(['--top', '150'] if 'top' in arguments else [])]
+    whole = json.loads(execute([tfanalyze, *words, 'run', '--format', 'json'], clean_environment(), tmp_path).out)
+    with Server(tfanalyze, 'run', cwd=tmp_path) as server:
+        rows, offset, pieces = [], 0, 0
+        while offset is not None:
+            result = server.ask(tool, **arguments, format='json', offset=offset)
+            answer = json.loads(texts(result)[0])
+            assert not result['isError'] and len(texts(result)[0].encode()) <= 8000 and answer.get('offset', 0) == offset == len(rows)
+            rows, pieces, offset = rows + answer['rows'], pieces + 1, answer.get('next_offset')
+            assert ('totals' in answer) == (offset is None) and answer.get('rows_in_all', len(rows)) == len(whole['rows'])
+            assert pieces > 1 or answer['command'] == words[0]
+            assert offset is None or f'go on with offset {offset}' in texts(result)[1]
+        assert rows == whole['rows'] and answer['totals'] == whole['totals'] and (pieces > 1) == (len(whole['rows']) > 50)
+        late = json.loads(texts(server.ask(tool, **arguments, format='json', offset=10000))[0])
+        assert late['rows'] == [] and late['next_offset'] is None and late['totals'] == whole['totals']
+
+
 def test_a_line_longer_than_an_answer(tfanalyze, tmp_path):
     """It is cut, and the next piece begins behind it."""
     trace(tmp_path / 'run', name='x' * 20000)
     with Server(tfanalyze, tmp_path / 'run') as server:
         first, said = texts(server.ask('stages', format='csv', offset=1))[:2]
         assert len(first) == 8000 and first.startswith('xxx') and 'go on with offset 2' in said
+        row = json.loads(texts(server.ask('stages', format='json'))[0])['rows'][-1]
+        assert list(row) == ['left_out'] and 'bytes; --format csv has it' in row['left_out']
 
 
 def test_runs_are_listed_where_none_is_named(tfanalyze, tmp_path):
@@ -229,6 +257,24 @@ def test_versions(server):
     assert server.receive() == {'jsonrpc': '2.0', 'id': 'x', 'result': {}}
 
 
+def test_the_version_without_a_handshake(server):
+    """Each request names it, and its answers have what it asks for; an unknown version is refused with those that are known."""
+    def meta(version):
+        return {'_meta': {'io.modelcontextprotocol/protocolVersion': version, 'io.modelcontextprotocol/clientInfo': {'name': 'test', 'version': '1'}}}
+    new = meta('2026-07-28')
+    server.send(message('server/discover', 1, **new), message('tools/list', 2, **new), message('tools/call', 3, name='stages', arguments={}, **new),
+                message('tools/call', 4, name='stages', arguments={'x': 1}, **new))
+    found, listed, *called = (server.receive()['result'] for _ in range(4))
+    assert found['supportedVersions'] == ['2026-07-28'] and found['capabilities'] == {'tools': {}} and found['instructions']
+    for result in (found, listed):
+        assert result['resultType'] == 'complete' and result['ttlMs'] == 0 and result['cacheScope'] == 'private'
+    assert [result['resultType'] for result in called] == ['complete'] * 2 and sorted(result['isError'] for result in called) == [False, True]
+    server.send(message('server/discover', 5, **meta('2099-01-01')), message('server/discover', 6))
+    refused, unknown = (server.receive()['error'] for _ in range(2))
+    assert refused['code'] == -32022 and refused['data']['requested'] == '2099-01-01' and '2026-07-28' in refused['data']['supported'] and unknown['code'] == -32601
+    assert 'resultType' not in server.ask('stages')
+
+
 BAD = [  # a line, the code of the error, its id
     (b'{', -32700, None), (b'nothing', -32700, None), (b'"text"', -32700, None), (b'{}', -32600, None), (b'{"id": 1}', -32600, 1), (b'[]', -32600, None),
     (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}', -32600, 1), (b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}', -32600, None),
@@ -304,6 +350,18 @@ def held(tfanalyze, victim, tmp_path, run):
     held = Held(tfanalyze, victim, tmp_path, run)
     with held.server:
         yield held
+    os.close(held.say)
+    os.close(held.go)
+
+
+def test_a_question_that_waits(tfanalyze, victim, tmp_path, run, monkeypatch):
+    """It ends though it takes no processor time, and says why."""
+    monkeypatch.setenv('HELD_ALARM', '1')
+    held = Held(tfanalyze, victim, tmp_path, run)
+    with held.server as server:
+        server.send(call(1, 'stages'))
+        held.started()
+        assert is_error(server.receive()['result'], 'the most that it may: does it wait for a file')
     os.close(held.say)
     os.close(held.go)
 

@@ -25,11 +25,14 @@ enum {
     METHOD_NOT_FOUND = -32601,
     INVALID_PARAMS = -32602,
     BUSY = -32000,
+    UNSUPPORTED_VERSION = -32022,
 };
 
 /* The newest one first. */
 static const char *const versions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
 #define WITH_BATCHES "2025-03-26" /* the only one */
+#define STATELESS "2026-07-28"    /* without a beginning: each request names the version */
+#define META "io.modelcontextprotocol/"
 
 /* Answers that are sent together. */
 struct batch {
@@ -41,7 +44,7 @@ struct call {
     json_t *id;
     struct batch *batch; /* NULL: it is answered by itself */
     struct question question;
-    bool begun, cancelled;
+    bool begun, cancelled, stateless;
 };
 
 struct mcp {
@@ -89,6 +92,17 @@ static void answer_result(struct mcp *mcp, struct batch *batch, const json_t *id
 static void answer_error(struct mcp *mcp, struct batch *batch, const json_t *id, int code, const char *message)
 {
     answer_with(mcp, batch, id, "error", json_pack("{s:i, s:s}", "code", code, "message", message));
+}
+
+/* Adds what a result has in the stateless version; `kept_ms`: how long a client may keep it, -1: it is no list. */
+static json_t *stateless_result(json_t *result, bool stateless, int kept_ms)
+{
+    if (!stateless) return result;
+    json_object_set_new(result, "resultType", json_string("complete"));
+    if (kept_ms < 0) return result;
+    json_object_set_new(result, "ttlMs", json_integer(kept_ms));
+    json_object_set_new(result, "cacheScope", json_string("private"));
+    return result;
 }
 
 static void batch_release(struct mcp *mcp, struct batch *batch)
@@ -139,7 +153,7 @@ static void answer_calls(struct mcp *mcp)
         }
         json_t *result = question_result(&call->question);
         if (call->cancelled) json_decref(result);
-        else answer_result(mcp, call->batch, call->id, result);
+        else answer_result(mcp, call->batch, call->id, stateless_result(result, call->stateless, -1));
         call_end(mcp, i);
     }
 }
@@ -157,7 +171,7 @@ static void cancel(struct mcp *mcp, const json_t *id)
     }
 }
 
-static void take_call(struct mcp *mcp, struct batch *batch, json_t *id, const json_t *params)
+static void take_call(struct mcp *mcp, struct batch *batch, json_t *id, const json_t *params, bool stateless)
 {
     const char *tool = json_string_value(json_object_get(params, "name"));
     const json_t *arguments = json_object_get(params, "arguments");
@@ -179,11 +193,12 @@ static void take_call(struct mcp *mcp, struct batch *batch, json_t *id, const js
     if (tools_words(mcp->commands, &mcp->served, tool, arguments, &call->question.words, &call->question.answer.from,
                     &why)) {
         call->id = json_incref(id);
+        call->stateless = stateless;
         call->batch = batch;
         if (batch) batch->pending++;
         mcp->call[mcp->calls++] = call;
     } else {
-        answer_result(mcp, batch, id, question_refusal(why.data));
+        answer_result(mcp, batch, id, stateless_result(question_refusal(why.data), stateless, -1));
         question_free(&call->question);
         free(call);
     }
@@ -191,6 +206,11 @@ static void take_call(struct mcp *mcp, struct batch *batch, json_t *id, const js
 }
 
 /* ---- messages ---- */
+
+static json_t *self(void)
+{
+    return json_pack("{s:s, s:s}", "name", "tfanalyze", "version", TFI_VERSION);
+}
 
 static void initialize(struct mcp *mcp, struct batch *batch, const json_t *id, const json_t *params)
 {
@@ -203,21 +223,43 @@ static void initialize(struct mcp *mcp, struct batch *batch, const json_t *id, c
     for (size_t i = 0; i < ARRAY_SIZE(versions); i++)
         if (strcmp(versions[i], wanted) == 0) mcp->version = versions[i];
     answer_result(mcp, batch, id,
-                  json_pack("{s:s, s:{s:{}}, s:{s:s, s:s}, s:s}", "protocolVersion", mcp->version, "capabilities",
-                            "tools", "serverInfo", "name", "tfanalyze", "version", TFI_VERSION, "instructions",
-                            help_topic("agents")));
+                  json_pack("{s:s, s:{s:{}}, s:o, s:s}", "protocolVersion", mcp->version, "capabilities", "tools",
+                            "serverInfo", self(), "instructions", help_topic("agents")));
+}
+
+/* Answers a client that asks in the stateless version what is served. */
+static void discover(struct mcp *mcp, struct batch *batch, const json_t *id)
+{
+    json_t *result = json_pack("{s:[s], s:{s:{}}, s:s, s:{s:o}}", "supportedVersions", STATELESS, "capabilities",
+                               "tools", "instructions", help_topic("agents"), "_meta", META "serverInfo", self());
+    answer_result(mcp, batch, id, stateless_result(result, true, 0));
+}
+
+/* Answers a request that names a version which needs no handshake, and is not known. */
+static void refuse_version(struct mcp *mcp, struct batch *batch, const json_t *id, const char *wanted)
+{
+    json_t *error =
+        json_pack("{s:i, s:s, s:{s:[s], s:s}}", "code", UNSUPPORTED_VERSION, "message",
+                  "this version of the protocol is not known", "data", "supported", STATELESS, "requested", wanted);
+    for (size_t i = 0; i < ARRAY_SIZE(versions); i++)
+        json_array_append_new(json_object_get(json_object_get(error, "data"), "supported"), json_string(versions[i]));
+    answer_with(mcp, batch, id, "error", error);
 }
 
 static void take_request(struct mcp *mcp, struct batch *batch, json_t *id, const char *method, const json_t *params)
 {
+    const char *named = json_string_value(json_object_get(json_object_get(params, "_meta"), META "protocolVersion"));
+    bool stateless = named && strcmp(named, STATELESS) == 0;
     if (params && !json_is_object(params)) answer_error(mcp, batch, id, INVALID_PARAMS, "params is no object");
+    else if (named && !stateless) refuse_version(mcp, batch, id, named);
+    else if (stateless && strcmp(method, "server/discover") == 0) discover(mcp, batch, id);
     else if (strcmp(method, "initialize") == 0) initialize(mcp, batch, id, params);
-    else if (strcmp(method, "ping") == 0) answer_result(mcp, batch, id, json_object());
-    else if (strcmp(method, "tools/call") == 0) take_call(mcp, batch, id, params);
+    else if (strcmp(method, "ping") == 0) answer_result(mcp, batch, id, stateless_result(json_object(), stateless, -1));
+    else if (strcmp(method, "tools/call") == 0) take_call(mcp, batch, id, params, stateless);
     else if (strcmp(method, "tools/list") != 0)
         answer_error(mcp, batch, id, METHOD_NOT_FOUND, "there is no such method");
     else if (json_object_get(params, "cursor")) answer_error(mcp, batch, id, INVALID_PARAMS, "the list has one page");
-    else answer_result(mcp, batch, id, json_pack("{s:O}", "tools", mcp->tools));
+    else answer_result(mcp, batch, id, stateless_result(json_pack("{s:O}", "tools", mcp->tools), stateless, 0));
 }
 
 static void take_message(struct mcp *mcp, struct batch *batch, const json_t *message)
@@ -311,8 +353,8 @@ static void wait_for_events(struct mcp *mcp)
     if (poll(polled, 2 + 2 * running, -1) < 0) return;
     for (size_t i = 0; i < running; i++) {
         struct question *question = &mcp->call[i]->question;
-        if (polled[2 + 2 * i].revents) question_read(&question->answer_fd, &question->answer);
-        if (polled[3 + 2 * i].revents) question_read(&question->said_fd, &question->said);
+        if (polled[2 + 2 * i].revents) question_read(&question->answer_fd, &question->answer, &question->pieces);
+        if (polled[3 + 2 * i].revents) question_read(&question->said_fd, &question->said, NULL);
     }
     mcp->over |= (polled[1].revents & (POLLERR | POLLNVAL)) != 0;
     if (polled[0].revents) read_input(mcp);

@@ -22,8 +22,9 @@
 #include "commands/session.h"
 
 enum {
-    FITS = 8000,     /* bytes of an answer; and of its messages */
-    LONGEST_S = 600, /* of processor time */
+    FITS = ANSWER_FITS, /* bytes of an answer; and of its messages */
+    LONGEST_S = 600,    /* of processor time */
+    LONGEST_WAIT_S = 1800,
 };
 
 /* ---- the part that fits ---- */
@@ -54,13 +55,14 @@ static void extract_add(struct extract *extract, const char *bytes, size_t lengt
     }
 }
 
-void question_read(int *fd, struct extract *extract)
+void question_read(int *fd, struct extract *extract, struct pieces *pieces)
 {
     char bytes[1 << 14];
     ssize_t got = read(*fd, bytes, sizeof bytes);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (got > 0) {
         extract_add(extract, bytes, (size_t)got);
+        if (pieces) pieces_add(pieces, bytes, (size_t)got);
         return;
     }
     close(*fd);
@@ -86,6 +88,8 @@ static _Noreturn void answer(const struct question *question, const struct comma
     const struct rlimit time = {LONGEST_S, LONGEST_S};
     const char **real = mem_zero(served->count + 1, sizeof *real);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGALRM, SIG_DFL);
+    alarm(LONGEST_WAIT_S);
     if (getppid() != server) _exit(STATUS_NOTHING);
     setpgid(0, 0);
     end_input();
@@ -108,6 +112,7 @@ bool question_begin(struct question *question, const struct command *commands, c
         close(ends[1]);
         return false;
     }
+    question->pieces.from = question->answer.from;
     question->process = fork();
     if (question->process == 0) answer(question, commands, served, server, ends);
     close(ends[1]);
@@ -134,6 +139,7 @@ void question_free(struct question *question)
     words_free(&question->words);
     text_free(&question->answer.kept);
     text_free(&question->said.kept);
+    pieces_free(&question->pieces);
 }
 
 /* ---- the result ---- */
@@ -172,6 +178,15 @@ static void tell_extract(struct text *notes, const struct extract *extract)
         text_format(notes, "lines %zu to %zu of %zu, the last ones\n", extract->from, lines - 1, lines);
 }
 
+static void tell_piece(struct text *notes, const struct pieces *pieces)
+{
+    size_t end = pieces->next ? pieces->next : pieces->row;
+    if (pieces->from < end) text_format(notes, "rows %zu to %zu of %zu; ", pieces->from, end - 1, pieces->row);
+    else text_format(notes, "none of %zu rows; ", pieces->row);
+    if (pieces->next) text_format(notes, "go on with offset %zu, or ask for less (top, stage, rank)\n", pieces->next);
+    else text_puts(notes, "the last ones\n");
+}
+
 static void tell_end(struct text *notes, int status)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
@@ -180,6 +195,10 @@ static void tell_end(struct text *notes, int status)
             notes,
             "the question took %d s of processor time, the most that it may; ask for less (stage, rank, from, to)\n",
             LONGEST_S);
+    else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+        text_format(notes,
+                    "the question took %d s, the most that it may: does it wait for a file that nobody writes?\n",
+                    LONGEST_WAIT_S);
     else if (WIFSIGNALED(status))
         text_format(notes, "signal %d (%s) ended the question; the server goes on\n", WTERMSIG(status),
                     strsignal(WTERMSIG(status)));
@@ -195,8 +214,15 @@ json_t *question_result(struct question *question)
     while (waitpid(question->process, &status, 0) < 0 && errno == EINTR) {
     }
     question->process = 0;
-    if (question->answer.kept.length) put_text(content, question->answer.kept.data, question->answer.kept.length);
-    tell_extract(&notes, &question->answer);
+    struct text piece = {0};
+    if (pieces_end(&question->pieces, &piece)) {
+        put_text(content, piece.data, piece.length);
+        tell_piece(&notes, &question->pieces);
+    } else {
+        if (question->answer.kept.length) put_text(content, question->answer.kept.data, question->answer.kept.length);
+        tell_extract(&notes, &question->answer);
+    }
+    text_free(&piece);
     text_add(&notes, question->said.kept.data, question->said.kept.length);
     if (question->said.next)
         text_format(&notes, "and %zu more lines of messages\n", question->said.line - question->said.next);

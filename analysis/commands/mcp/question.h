@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <sys/types.h>
 
+#include "commands/mcp/pieces.h"
 #include "commands/mcp/tools.h"
 
 /* The lines of an output from one line on, as many as fit. */
@@ -19,14 +20,15 @@ struct extract {
 struct question {
     struct words words;
     struct extract answer, said; /* stdout and stderr */
+    struct pieces pieces;        /* of stdout, if it is JSON */
     int answer_fd, said_fd;      /* -1: at its end, or not begun */
     pid_t process;
 };
 
 /* Begins in a process of its own, which sees the served directories alone. Returns false if there is none to be had. */
 bool question_begin(struct question *question, const struct command *commands, const struct served *served);
-/* Reads what there is of one of its outputs; at the end, closes it. */
-void question_read(int *fd, struct extract *extract);
+/* Reads what there is of one of its outputs, of which stdout has pieces; at the end, closes it. */
+void question_read(int *fd, struct extract *extract, struct pieces *pieces);
 /* Waits for the end of the process, whose outputs are at their end, and returns the result of the call. */
 json_t *question_result(struct question *question);
 void question_kill(const struct question *question);

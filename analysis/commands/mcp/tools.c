@@ -360,7 +360,7 @@ static bool offset_of(const json_t *arguments, size_t *offset, struct text *why)
     json_int_t number = json_is_integer(given) ? json_integer_value(given) : -1;
     *offset = number > 0 ? (size_t)number : 0;
     if (number >= 0 || !given || json_is_null(given)) return true;
-    text_puts(why, "offset takes the number of a line, counted from 0");
+    text_puts(why, "offset takes the number of a line, in JSON of a row, counted from 0");
     return false;
 }
 
