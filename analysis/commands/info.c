@@ -7,6 +7,7 @@
 #include "ask/unmatched_names.h"
 #include "commands/memory/memory_values.h"
 #include "commands/session.h"
+#include "commands/session_notes.h"
 
 /* Prints a moment as ISO 8601 with microseconds, in UTC. */
 static void emit_moment(struct emit *e, const char *key, int64_t ns)
@@ -336,6 +337,7 @@ void cmd_info(struct session *session)
     emit_count(e, "complete", complete);
     emit_count(e, "events", events);
     emit_count(e, "lost", lost);
+    emit_count(e, "unreadable", session_unread(session));
     emit_end(e);
     session_end(session, true);
 }

@@ -68,6 +68,18 @@ void session_say_notes(struct session *session)
     forget_counts(&counted);
 }
 
+static bool is_unread(const struct input *input)
+{
+    return !input->usable && !input->left_out && notes_have(&input->notes, UNUSABLE);
+}
+
+size_t session_unread(const struct session *session)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < session->inputs.count; i++) count += is_unread(&session->inputs.input[i]);
+    return count;
+}
+
 void session_say_unusable(struct session *session)
 {
     struct counted_notes counted = {0};
@@ -77,7 +89,7 @@ void session_say_unusable(struct session *session)
         const struct input *input = &session->inputs.input[i];
         if (input->usable) continue;
         say_notes(input, &counted);
-        if (!input->left_out && notes_have(&input->notes, UNUSABLE)) session->status = STATUS_PARTIAL;
+        if (is_unread(input)) session->status = STATUS_PARTIAL;
     }
     forget_counts(&counted);
 }

@@ -9,5 +9,7 @@ void session_say_notes(struct session *session);
 /* Says those of the inputs that give no process. A process that was killed before it recorded anything has no result
  * either, but nothing of it is missing. */
 void session_say_unusable(struct session *session);
+/* Returns the number of inputs that could not be read. */
+size_t session_unread(const struct session *session);
 
 #endif

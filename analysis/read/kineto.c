@@ -523,5 +523,6 @@ enum kineto_kind kineto_probe(const char *path, enum file_how how)
     stream_close(&r.stream);
     bool has_begun = !open || !r.stream.total || (damage.cut && !r.has_events); /* reading it later reports the cut */
     bool is_trace = has_begun || (r.has_events && (!r.is_list || r.has_phase));
-    return r.is_stage && is_trace ? KINETO_STAGE : is_trace ? KINETO_TRACE : KINETO_NONE;
+    if (!is_trace) return !r.is_json || r.nonsense ? KINETO_UNREADABLE : KINETO_NONE;
+    return r.is_stage ? KINETO_STAGE : KINETO_TRACE;
 }

@@ -88,7 +88,12 @@ bool kineto_read_bytes(const struct kineto_bytes *bytes, const struct kineto_sin
 enum kineto_look { LOOK_OTHER, LOOK_JSON }; /* gzip counts as JSON: no file of ours begins like it */
 enum kineto_look kineto_look(const char *path, enum file_how how);
 /* Determines the type of a file that looks like JSON; reads up to its first event. */
-enum kineto_kind { KINETO_NONE, KINETO_TRACE, KINETO_STAGE /* one stage, as written by `tfanalyze report` */ };
+enum kineto_kind {
+    KINETO_NONE,
+    KINETO_TRACE,
+    KINETO_STAGE,     /* one stage, as written by `tfanalyze report` */
+    KINETO_UNREADABLE /* no JSON, or not up to its events: nobody can tell what it was */
+};
 enum kineto_kind kineto_probe(const char *path, enum file_how how);
 
 #endif

@@ -252,7 +252,7 @@ def test_a_run_directory_is_its_traces_only(tmp_path, analyze):
     simple(tmp_path / 'rank0.a.1.tfr')
     for name in ('timing.json', 'rank0.a.1.timing.json', 'x.trace.json.gz', '.hidden.tfr', 'y.tfr.tmp'):
         (tmp_path / name).write_text('{}')
-    assert analyze('info', tmp_path)['totals'] == {'processes': 1, 'complete': 1, 'events': 9, 'lost': 0}
+    assert analyze('info', tmp_path)['totals'] == {'processes': 1, 'complete': 1, 'events': 9, 'lost': 0, 'unreadable': 0}
     names = [f'rank{i}.a.1.tfr' for i in (10, 2)]
     for name in names:
         simple(tmp_path / name, rank=int(re.search(r'\d+', name).group()))

@@ -4,6 +4,7 @@
 
 #include "ask/ranks/rank_times.h"
 #include "commands/report/report.h"
+#include "commands/session_notes.h"
 
 enum {
     WIDTH = 100,
@@ -101,10 +102,10 @@ static void put_head(struct out *out, const struct report *report)
         out_puts(out, ", ");
         report_put_time(out, last - first, 0);
     }
-    if (complete == session->chosen.processes) out_puts(out, "; complete\n");
-    else
-        out_format(out, "; %llu of the processes incomplete\n",
-                   (unsigned long long)(session->chosen.processes - complete));
+    size_t unread = session_unread(session), incomplete = session->chosen.processes - (size_t)complete;
+    if (incomplete) out_format(out, "; %zu of the processes incomplete", incomplete);
+    if (unread) out_format(out, "; %zu file%s not readable", unread, unread == 1 ? " is" : "s are");
+    out_puts(out, incomplete || unread ? "\n" : "; complete\n");
 }
 
 static void put_losses(struct out *out, const struct report *report)
@@ -127,7 +128,9 @@ static void put_losses(struct out *out, const struct report *report)
     bool doubtful = false;
     for (size_t i = 0; i < report->session->chosen.processes; i++)
         doubtful |= doubts_matter(&report->session->chosen.process[i]->health);
+    bool unread = session_unread(report->session) > 0;
     out_puts(out, shown      ? "; `tfanalyze info` shows details\n"
+                  : unread   ? "a file could not be read: what it held is not known\n"
                   : doubtful ? "some times or records are doubtful; `tfanalyze info` shows which\n"
                              : "nothing was lost\n");
 }

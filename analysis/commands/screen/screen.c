@@ -10,6 +10,7 @@
 #include "commands/screen/first_screen.h"
 #include "commands/screen/screen_lines.h"
 #include "commands/screen/stage_tree.h"
+#include "commands/session_notes.h"
 
 enum { MOST_FINDINGS = 5, LEAVES_SHOWN = 7, STAGES_SHOWN = 8, UNJUDGED_SHOWN = 4 };
 #define BRIEF_LEAST 10000000 /* nanoseconds: no advice behind a run that was shorter */
@@ -38,7 +39,9 @@ static void put_run(struct out *out, const struct session *session, const struct
     if (complete < chosen->processes) text_format(&line, "%zu incomplete, ", chosen->processes - complete);
     if (lossy) text_format(&line, "%zu lost records, ", lossy);
     if (doubtful) text_format(&line, "%zu doubtful, ", doubtful);
-    if (complete == chosen->processes && !lossy && !doubtful) text_puts(&line, "complete");
+    size_t unread = session_unread(session);
+    if (unread) text_format(&line, "%zu file%s not readable, ", unread, unread == 1 ? "" : "s");
+    if (complete == chosen->processes && !lossy && !doubtful && !unread) text_puts(&line, "complete");
     else text_puts(&line, "`tfanalyze info` says what");
     screen_line(out, &line);
 }

@@ -170,43 +170,7 @@ static bool add_other_kind(struct inputs *inputs, const char *path, enum file_ho
     return true;
 }
 
-/* Adds the traces of a directory that are not ours. Other files with such a name are skipped: reports of stages, and
- * files of other programs. Files that cannot be opened become inputs, so that reading reports them. Returns the number
- * of .json files and of dftracer's. */
-static int add_others(struct inputs *inputs, const char *directory, int64_t rank)
-{
-    struct dirent **entries = NULL;
-    size_t before = inputs->count, stages = 0, others = 0;
-    int count = file_list(directory, is_other_trace, &entries);
-    for (int i = 0; i < count; i++) {
-        char *path = path_in(directory, entries[i]->d_name);
-        if (is_packed_name(entries[i]->d_name) && add_other_kind(inputs, path, FILE_FOUND, rank)) {
-            free(path);
-            free(entries[i]);
-            continue;
-        }
-        bool of_dftracer = is_dftracer_name(entries[i]->d_name) || is_dftracer_file(path, FILE_FOUND);
-        bool of_memory = !of_dftracer && is_memory_rows_file(path, FILE_FOUND);
-        enum kineto_kind kind = of_dftracer || of_memory ? KINETO_NONE : kineto_probe(path, FILE_FOUND);
-        if (of_dftracer || of_memory)
-            add_json(inputs, path, FILE_FOUND, rank, of_memory ? INPUT_MEMORY : INPUT_DFTRACER);
-        if (kind == KINETO_TRACE) add_json(inputs, path, FILE_FOUND, rank, INPUT_KINETO);
-        stages += kind == KINETO_STAGE;
-        others += kind == KINETO_NONE && !of_dftracer && !of_memory;
-        free(path);
-        free(entries[i]);
-    }
-    free(count >= 0 ? entries : NULL);
-    if (inputs->count > before && stages)
-        notes_add(&inputs->input[before].notes, NOTE, "%zu traces of single stages beside it were left out", stages);
-    if (inputs->count > before && others) {
-        notes_add(&inputs->input[before].notes, NOTE, "%zu .json files beside it are not traces and were left out",
-                  others);
-    }
-    return count;
-}
-
-static void say_empty(struct inputs *inputs, const char *directory, int64_t rank, int others)
+static void say_empty(struct inputs *inputs, const char *directory, int64_t rank, bool others)
 {
     struct input *input = inputs_append(inputs, directory, FILE_NAMED, rank);
     char *below = find_below(directory);
@@ -223,31 +187,154 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* Adds the flight recorder's dumps and the memory snapshots of a directory, whose names have no fixed ending. */
-static void add_pickles(struct inputs *inputs, const char *directory, int64_t rank)
+/* The files of a directory without a trace of ours, by what they are. */
+struct others {
+    struct inputs *inputs;
+    int64_t rank;
+    size_t first;         /* of `inputs`: those of the directory */
+    size_t stages, jsons; /* reports of single stages, and JSON that is no trace */
+    bool has_json;        /* some name is that of a trace */
+    char **rest;          /* files that no reader knows */
+    size_t count, capacity;
+};
+
+/* The .json file of a pickle of the flight recorder, which has the Python frames too. */
+static bool is_twin(const char *path)
 {
+    if (!ends_with(path, ".json")) return false;
+    char *pickle = string_format("%.*s", (int)(strlen(path) - strlen(".json")), path);
+    bool is_there = exists(pickle);
+    free(pickle);
+    return is_there;
+}
+
+/* Adds a file of dumps or snapshots, whose names have no fixed ending. */
+static bool add_pickle(struct others *o, const char *path)
+{
+    bool is_snapshot = is_snapshot_file(path, FILE_FOUND);
+    if (!is_snapshot && !is_flight_file(path, FILE_FOUND)) return false;
+    add_json(o->inputs, path, FILE_FOUND, o->rank, is_snapshot ? INPUT_SNAPSHOT : INPUT_FLIGHT);
+    return true;
+}
+
+/* Adds a file with the name of a trace. What cannot be read becomes an input too, so that reading reports it. */
+static bool add_trace(struct others *o, const char *path, const char *name)
+{
+    if (is_packed_name(name) && add_other_kind(o->inputs, path, FILE_FOUND, o->rank)) return true;
+    bool of_dftracer = is_dftracer_name(name) || is_dftracer_file(path, FILE_FOUND);
+    bool of_memory = !of_dftracer && is_memory_rows_file(path, FILE_FOUND);
+    enum kineto_kind kind = of_dftracer || of_memory ? KINETO_NONE : kineto_probe(path, FILE_FOUND);
+    if (of_dftracer || of_memory)
+        add_json(o->inputs, path, FILE_FOUND, o->rank, of_memory ? INPUT_MEMORY : INPUT_DFTRACER);
+    if (kind == KINETO_TRACE || kind == KINETO_UNREADABLE) add_json(o->inputs, path, FILE_FOUND, o->rank, INPUT_KINETO);
+    o->stages += kind == KINETO_STAGE;
+    return of_dftracer || of_memory || kind != KINETO_NONE;
+}
+
+/* A key of a file's name that those of other ranks have too: numbers count alike, and so does what it is packed with. */
+static uint64_t key_of_kin(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t length = strlen(name), kept = 0;
+    const char *packed = strstr(name, ".json.");
+    if (packed) length = (size_t)(packed - name) + strlen(".json");
+    char *kin = mem_zero(length + 1, 1);
+    for (size_t i = 0; i < length; i++) {
+        bool is_digit = name[i] >= '0' && name[i] <= '9';
+        if (!is_digit || !kept || kin[kept - 1] != '#') kin[kept++] = is_digit ? '#' : name[i];
+    }
+    uint64_t key = hash_text(kin, kept);
+    free(kin);
+    return key;
+}
+
+/* A file that no reader knows, but that is named as a trace beside it, was one: a rank is missing. Other .json files are
+ * no loss. */
+static void judge_rest(struct others *o)
+{
+    struct map kin = {0};
+    for (size_t i = o->first; i < o->inputs->count; i++)
+        map_put(&kin, key_of_kin(o->inputs->input[i].path), (uint32_t)i);
+    for (size_t i = 0; i < o->count; i++) {
+        uint32_t like = strpbrk(o->rest[i], "0123456789") ? map_get(&kin, key_of_kin(o->rest[i])) : MAP_NONE;
+        if (like != MAP_NONE) {
+            const char *other = strrchr(o->inputs->input[like].path, '/') + 1;
+            struct input *input = inputs_append(o->inputs, o->rest[i], FILE_FOUND, o->rank);
+            input->kind = INPUT_KINETO;
+            notes_add(&input->notes, UNUSABLE, "is named like %s beside it, but holds no trace: a rank may be missing",
+                      other);
+        } else {
+            o->jsons += is_json_name(o->rest[i]) || is_packed_name(o->rest[i]);
+        }
+        free(o->rest[i]);
+    }
+    free(o->rest);
+    map_free(&kin);
+}
+
+/* The dumps of a job that hangs are asked about that. Traces of a profiler beside them are of another time. */
+static void leave_profiles(const struct others *o)
+{
+    size_t dumps = 0, profiles = 0;
+    struct input *dump = NULL;
+    for (size_t i = o->first; i < o->inputs->count; i++) {
+        struct input *input = &o->inputs->input[i];
+        if (input->kind == INPUT_FLIGHT && !dumps++) dump = input;
+    }
+    for (size_t i = o->first; dumps && i < o->inputs->count; i++) {
+        struct input *input = &o->inputs->input[i];
+        if (input->kind != INPUT_KINETO || notes_have(&input->notes, UNUSABLE)) continue;
+        input->left_out = true;
+        profiles++;
+    }
+    if (profiles)
+        notes_add(&dump->notes, NOTE,
+                  "%zu traces beside the dumps of the flight recorder were left out; give them by name", profiles);
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat status;
+    return tfi_stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* Adds the traces of a directory that are not ours. Other files are skipped: reports of stages, and files of other
+ * programs. */
+static void add_others(struct inputs *inputs, const char *directory, int64_t rank)
+{
+    struct others o = {.inputs = inputs, .rank = rank, .first = inputs->count};
     struct dirent **entries = NULL;
     int count = file_list(directory, is_visible, &entries);
     for (int i = 0; i < count; i++) {
         char *path = path_in(directory, entries[i]->d_name);
-        bool is_twin = ends_with(path, ".json"); /* of the pickle of that name, which has the Python frames too */
-        if (is_twin) path[strlen(path) - strlen(".json")] = 0;
-        is_twin = is_twin && exists(path);
-        if (ends_with(entries[i]->d_name, ".json")) strcat(path, ".json"); /* it was there before */
-        bool is_snapshot = !is_twin && is_snapshot_file(path, FILE_FOUND);
-        if (is_snapshot) add_json(inputs, path, FILE_FOUND, rank, INPUT_SNAPSHOT);
-        else if (!is_twin && is_flight_file(path, FILE_FOUND)) add_json(inputs, path, FILE_FOUND, rank, INPUT_FLIGHT);
-        free(path);
+        bool is_named = is_other_trace(entries[i]);
+        o.has_json |= is_named;
+        bool known = is_directory(path) || (is_twin(path) ? is_flight_file(path, FILE_FOUND) : add_pickle(&o, path)) ||
+                     (is_named && add_trace(&o, path, entries[i]->d_name));
+        if (known) {
+            free(path);
+        } else {
+            o.rest = mem_grow(o.rest, &o.capacity, o.count + 1, sizeof *o.rest);
+            o.rest[o.count++] = path;
+        }
         free(entries[i]);
     }
     free(count >= 0 ? entries : NULL);
+    judge_rest(&o);
+    leave_profiles(&o);
+    if (inputs->count == o.first) {
+        say_empty(inputs, directory, rank, o.has_json);
+        return;
+    }
+    struct notes *notes = &inputs->input[o.first].notes;
+    if (o.stages) notes_add(notes, NOTE, "%zu traces of single stages beside it were left out", o.stages);
+    if (o.jsons) notes_add(notes, NOTE, "%zu .json files beside it are not traces and were left out", o.jsons);
 }
 
 static void add_directory(struct inputs *inputs, const char *directory, int64_t rank)
 {
     struct dirent **entries = NULL;
     int count = file_list(directory, is_tfr, &entries);
-    size_t before = inputs->count;
     if (count < 0) {
         struct input *input = inputs_append(inputs, directory, FILE_NAMED, rank);
         notes_add(&input->notes, UNUSABLE, "cannot be read (%s)", strerror(errno));
@@ -260,10 +347,7 @@ static void add_directory(struct inputs *inputs, const char *directory, int64_t 
         free(entries[i]);
     }
     free(entries);
-    if (!count) add_pickles(inputs, directory, rank);
-    bool found = count || inputs->count > before;
-    int others = found ? 0 : add_others(inputs, directory, rank);
-    if (!count && inputs->count == before) say_empty(inputs, directory, rank, others);
+    if (!count) add_others(inputs, directory, rank);
 }
 
 /* Adds a file. Its content decides the type, or its name if the content is not conclusive. */
