@@ -89,14 +89,15 @@ def test_our_exports_pass(analyze, validate, tmp_path):
     assert not validate(out)
 
 
-def waits(path):
+def waits(path, prefix='cuda'):
     """A stream and the host wait for an event that was recorded twice, and a stream for one that never was."""
     t = Recording(rank=0)
     t.device(0, 'Simulated GPU 0', simulated=1)
     for i in range(2):
-        t.call('cudaEventRecord', (100 + 10 * i) * US, US, kind='RECORD', arguments='event:ADDRESS,stream:ADDRESS', args=[0x500, 0x7])
-    for number, (name, event, kind, type_) in enumerate([('cudaStreamWaitEvent', 0x500, 'WAIT', 2), ('cudaEventSynchronize', 0x500, 'SYNC', 1),
-                                                         ('cudaStreamWaitEvent', 0x900, 'WAIT', 2)], 41):
+        t.call(f'{prefix}EventRecord', (100 + 10 * i) * US, US, kind='RECORD', arguments='event:ADDRESS,stream:ADDRESS', args=[0x500, 0x7])
+    for number, (name, event, kind, type_) in enumerate([('StreamWaitEvent', 0x500, 'WAIT', 2), ('EventSynchronize', 0x500, 'SYNC', 1),
+                                                         ('StreamWaitEvent', 0x900, 'WAIT', 2)], 41):
+        name = prefix + name
         t.call(name, number * 10 * US, 5 * US, kind=kind, arguments='event:ADDRESS', args=[event])
         t.correlation(number, name, (number * 10 + 1) * US, 3 * US, kind=kind)
         t.work('sync', None, (number * 10 + 2) * US, US, number=number, type=type_, context=1, stream=7)
@@ -112,3 +113,14 @@ def test_a_wait_names_the_call_that_recorded_its_event(analyze, validate, tmp_pa
     assert first is None and last not in (None, 41, 42, 43)
     assert [e['args'].get('wait_on_cuda_event_record_corr_id') for e in events(exported, 'cuda_sync')] == [last, last, None]
     assert compare(analyze, validate, out) == {'_check_stream_wait_corr_id_populated': 1}
+
+
+def test_a_program_of_the_driver(analyze, validate, tmp_path):
+    """torch's validator knows the record of an event by the runtime's name; the trace that is read back has the driver's."""
+    out, trace = tmp_path / 'export.json', waits(tmp_path / 'rank0.h.1.tfr', 'cu')
+    analyze('export', 'chrome', trace, '--output', out, format=None)
+    exported = json.loads(out.read_text())
+    names = {e['name']: e['args'].get('function') for e in events(exported, 'cuda_driver')}
+    assert names == {'cuEventRecord': None, 'cudaEventRecord': 'cuEventRecord', 'cuStreamWaitEvent': None, 'cuEventSynchronize': None}
+    assert compare(analyze, validate, out) == {'_check_stream_wait_corr_id_populated': 1}
+    assert [(r['name'], r['calls']) for r in analyze('api', out)['rows']] == [(r['name'], r['calls']) for r in analyze('api', trace)['rows']]

@@ -95,6 +95,17 @@ static void take_python_call(struct process *p, const struct kineto_event *event
         (struct python_call){(uint64_t)id, parent < 0 ? NO_ID : (uint64_t)parent, (uint32_t)span};
 }
 
+/* Returns the name of a span. Our exports name the driver's record of an event as the runtime's, and have its own beside it. */
+static uint32_t span_name(struct kineto_load *load, const struct kineto_event *event, enum event_class event_class)
+{
+    static const char record[] = "cudaEventRecord";
+    size_t length = sizeof record - 1;
+    bool may = event_class == CLASS_API && event->name.length >= length && memcmp(event->name.at, record, length) == 0;
+    struct slice own = may ? json_member(event->args, "function") : (struct slice){0};
+    bool is_text = own.length > 2 && *own.at == '"';
+    return name_of(load, is_text ? (struct slice){own.at + 1, own.length - 2} : event->name);
+}
+
 void keep_span(struct kineto_load *load, const struct kineto_event *event, uint32_t thread,
                enum event_class event_class)
 {
@@ -105,7 +116,7 @@ void keep_span(struct kineto_load *load, const struct kineto_event *event, uint3
     s->end[at] = event->ts + event->dur;
     s->id[at] = event_class == CLASS_API ? (event->has & HAS_CORRELATION ? event->correlation : NO_ID)
                                          : (event->has & HAS_EXTERNAL ? event->external : NO_ID);
-    s->name[at] = name_of(load, event->name);
+    s->name[at] = span_name(load, event, event_class);
     s->thread[at] = thread;
     s->event_class[at] = (uint8_t)event_class;
     note_number(load, &load->process->numbers.span, &load->process->numbers.span_capacity, at);

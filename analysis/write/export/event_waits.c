@@ -65,6 +65,7 @@ void find_event_waits(struct tfr_shared *shared)
         uint32_t record = map_get(&recorded, event);
         if (record == MAP_NONE) continue;
         map_put(&shared->record_of, p->calls.span[call[i]], record);
+        map_put(&shared->awaited, record, 1);
         if (p->calls.span[record] == NO_PLACE && map_get(&shared->record_id, record) == MAP_NONE)
             map_put(&shared->record_id, record, (uint32_t)ids++);
     }
@@ -79,4 +80,13 @@ uint64_t id_of_call(const struct tfr_shared *shared, uint32_t call)
     uint32_t span = p->calls.span[call], own = map_get(&shared->record_id, call);
     if (span != NO_PLACE) return p->spans.id[span];
     return own == MAP_NONE ? NO_ID : shared->free_id + own;
+}
+
+char *name_of_record(const struct tfr_shared *shared, uint32_t call)
+{
+    const struct process *p = shared->scope.process;
+    const struct func *func = &p->func[p->calls.func[call]];
+    bool of_driver = is_device_call(func) && strcmp(func->library, "cuda") == 0 && strncmp(func->name, "cu", 2) == 0;
+    bool awaited = of_driver && map_get(&shared->awaited, call) != MAP_NONE;
+    return awaited ? string_format("cuda%s", func->name + strlen("cu")) : NULL;
 }

@@ -123,7 +123,9 @@ static void put_call(struct export *x, size_t i)
     const struct process *p = x->process;
     const struct calls *c = &p->calls;
     const struct func *func = &p->func[c->func[i]];
-    struct name name = {.text = func->name, .length = (uint32_t)strlen(func->name)};
+    char *recorded = name_of_record(x->shared, (uint32_t)i);
+    char *text = recorded ? recorded : func->name;
+    struct name name = {.text = text, .length = (uint32_t)strlen(text)};
     struct meaning meaning = {.process = p};
     char category[64];
     call_category(category, sizeof category, func);
@@ -131,6 +133,8 @@ static void put_call(struct export *x, size_t i)
     put_common(x, category, &name, c->thread[i], c->start[i]);
     emit_us(&x->e, "dur", c->end[i] - c->start[i]);
     emit_open(&x->e, "args", false);
+    if (recorded) emit_text(&x->e, "function", func->name);
+    free(recorded);
     for (uint64_t k = c->first_arg[i]; k < c->first_arg[i + 1]; k++) {
         unsigned index = (unsigned)(k - c->first_arg[i]);
         char *key = index < func->args ? string_format("%s", func->arg[index]) : string_format("arg%u", index);
@@ -239,6 +243,7 @@ void tfr_shared_free(struct tfr_shared *shared, size_t count)
         map_free(&shared[i].details);
         map_free(&shared[i].record_of);
         map_free(&shared[i].record_id);
+        map_free(&shared[i].awaited);
     }
 }
 

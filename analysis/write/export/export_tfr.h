@@ -33,6 +33,7 @@ struct tfr_shared {
     struct map details;   /* by id of a range: the text of what the pipeline said of it */
     struct map record_of; /* by span of a call that waits for an event: the call that recorded it */
     struct map record_id; /* by such a call without an id: its own, added to free_id */
+    struct map awaited;   /* the calls of record_of */
     uint64_t free_id;
 };
 void tfr_shared_free(struct tfr_shared *shared, size_t count);

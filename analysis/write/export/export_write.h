@@ -86,6 +86,9 @@ void put_samples(struct export *x);
 void find_event_waits(struct tfr_shared *shared);
 /* Returns the correlation id of a call; NO_ID: it has none. */
 uint64_t id_of_call(const struct tfr_shared *shared, uint32_t call);
+/* Returns the name by which readers of Kineto's traces find the record of an event that is waited for: that of the runtime.
+ * NULL: the call has it, or nothing waits for what it recorded. The caller frees it. */
+char *name_of_record(const struct tfr_shared *shared, uint32_t call);
 
 /* ---- export_python.c ---- */
 /* Writes Python functions and modules. */
