@@ -20,6 +20,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -113,6 +114,19 @@ def shared_traces():
 
 def clean_environment():
     return {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
+
+
+HELD = []
+
+
+def free_port():
+    """A port for ranks to meet at. A socket on which nobody listens holds it to this process's end: the kernel gives it to no
+    other program, and a rank that reuses addresses, as torch's store does, listens there."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(('', 0))
+    HELD.append(held)
+    return held.getsockname()[1]
 
 
 CLOSING = re.compile(r'^tfinject: the traces are ready for: tfanalyze (.*)\n', re.MULTILINE)

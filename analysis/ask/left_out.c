@@ -29,6 +29,7 @@ static void add_sums(struct left_out *left, const struct choice *choice)
         intervals_add(&left->lane[t->lane[i]], t->start[i], t->end[i]);
         if (!choice_belonging(choice, &at)) continue;
         intervals_add(&left->work, t->start[i], t->end[i]);
+        intervals_add(&left->held, MIN(at.time, t->start[i]), t->end[i]);
         add_stage(left, outside ? choice->outside : p->ranges.name[range]);
         left->count++;
     }
@@ -44,6 +45,7 @@ void left_out_init(struct left_out *left, const struct choice *choice)
     left->lane = mem_zero(p->lanes, sizeof *left->lane);
     add_sums(left, choice);
     intervals_merge(&left->work);
+    intervals_merge(&left->held);
     for (size_t i = 0; i < left->lanes; i++) intervals_merge(&left->lane[i]);
     left->pauses = intervals_union(&choice->off, &choice->warmup);
 }
@@ -55,6 +57,7 @@ void left_out_free(struct left_out *left)
     free(left->stage);
     map_free(&left->stages);
     intervals_free(&left->work);
+    intervals_free(&left->held);
     intervals_free(&left->pauses);
     *left = (struct left_out){0};
 }
@@ -78,7 +81,7 @@ bool left_out_of(const struct left_out *left, struct interval work, uint32_t lan
 
 bool left_out_during(const struct left_out *left, struct interval when)
 {
-    return left->by_stage ? left_out_of(left, when, NO_PLACE) : left->count && meets(&left->pauses, when);
+    return left->count && meets(left->by_stage ? &left->held : &left->pauses, when);
 }
 
 void left_out_describe(struct text *text, const struct process *process)

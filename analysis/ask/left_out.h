@@ -14,6 +14,7 @@ struct left_out {
     bool by_stage;          /* stages were selected */
     uint64_t count;         /* of the sums that the filters choose */
     struct intervals work;  /* merged: when the work of these ran */
+    struct intervals held;  /* merged: from the start of the stages that launched it to its end */
     struct intervals *lane; /* merged, by lane: the same of all sums, because other work keeps a stream busy too */
     size_t lanes;
     struct map stages; /* index in `stage`, by name */
@@ -28,7 +29,7 @@ void left_out_free(struct left_out *left);
 /* True if an answer from work between two moments lacks some of any lane, or one about a lane (else NO_PLACE). No interval:
  * there is no such work. */
 bool left_out_of(const struct left_out *left, struct interval work, uint32_t lane);
-/* True if work may be missing at any moment of an interval that the host gives. */
+/* True if work that ran or was launched at any moment of an interval that the host gives may be missing. */
 bool left_out_during(const struct left_out *left, struct interval when);
 
 /* Adds what a selection, a schedule or a capture left out of the trace of a process, in words; nothing if it is whole. */

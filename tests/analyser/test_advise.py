@@ -44,7 +44,7 @@ PLANTED = {  # the weak operator of each trace; the mixtures of experts whose sh
 
 
 def ask(tfanalyze, command, *words, rc=(0,)):
-    result = execute([tfanalyze, command, *words, '--format', 'json'], clean_environment(), ROOT, 120)
+    result = execute([tfanalyze, command, *words, '--format', 'json'], clean_environment(), ROOT)
     assert result.rc in rc, result.err
     return json.loads(result.out)
 

@@ -229,7 +229,7 @@ print(json.dumps([len(frame), float(frame.cpu_duration.sum()), float(frame.gpu_d
 
 
 def as_hta(python, path):
-    result = execute([python, '-c', HTA, path], timeout=120)
+    result = execute([python, '-c', HTA, path])
     assert result.rc == 0, result.err[-2000:]
     return json.loads(result.out.splitlines()[-1])
 

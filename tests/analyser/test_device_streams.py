@@ -19,7 +19,6 @@ from kineto import Trace as Written
 from test_filters import TRACES, Trace, document_of
 from test_kineto import exact, ns
 
-pytestmark = pytest.mark.timeout(300)
 CAUSES = ('host_wait', 'kernel_wait', 'other')
 SHORT = 30_000  # ns
 

@@ -35,7 +35,7 @@ def ask_loaders(python, questions):
     """{tool: [number of events it finds, or why it fails]}, asked for {tool: [file]}."""
     asked = {tool: [str(f) for f in files] for tool, files in questions.items()}
     loaders = ROOT / 'tests' / 'trace_loaders.py'
-    result = execute([python, loaders], timeout=200, stdin=json.dumps(asked))
+    result = execute([python, loaders], stdin=json.dumps(asked))
     assert result.rc == 0, result.err[-2000:]
     return json.loads(result.out)
 

@@ -134,7 +134,6 @@ def pairs(works):
     return [(w.start, w.end) for w in works]
 
 
-@pytest.mark.timeout(300)
 def test_device_work_by_stage_step_device_and_stream(analyze, trace):
     """timeline, kinds and overlap answer for the work that a filter leaves."""
     for options, wanted, _ in trace.choices():
@@ -157,7 +156,6 @@ def test_device_work_by_stage_step_device_and_stream(analyze, trace):
         assert ns(overlap['communication_us']) == kineto.union(pairs(communication))
 
 
-@pytest.mark.timeout(300)
 def test_calls_by_stage_step_device_stream_and_time(analyze, trace):
     """api and launches select a call by the place it was made, or by the place its work ran."""
     for options, _, wanted in trace.choices():
@@ -210,7 +208,6 @@ def chosen_rows(document, unfiltered, chosen):
     return [row for row, e in zip(unfiltered, document['traceEvents']) if id(e) in chosen]
 
 
-@pytest.mark.timeout(300)
 def test_dump_of_a_pytorch_trace(analyze, shared_traces):
     """--stage keeps all of a stage's events (tests/kineto_parts.py), other filters device work and its calls."""
     trace = Trace(shared_traces / TRACES[0])
@@ -358,7 +355,6 @@ def as_text(event):
     return json.dumps(event, sort_keys=True)
 
 
-@pytest.mark.timeout(300)
 def test_export_of_a_pytorch_trace(analyze, shared_traces):
     """Export keeps the same device work and calls as dump does, and all row descriptions."""
     trace = Trace(shared_traces / TRACES[0])

@@ -19,7 +19,7 @@ CPU = 'hta/cpu_only/rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz'
 
 
 def ask(tfanalyze, *words, rc=0):
-    result = execute([tfanalyze, *words], clean_environment(), ROOT, 120)
+    result = execute([tfanalyze, *words], clean_environment(), ROOT)
     assert result.rc in (rc if isinstance(rc, tuple) else (rc,)), result.err
     return result
 

@@ -188,7 +188,7 @@ def test_objects_that_would_do_something(analyze, forked, place):
 def test_a_script_imports_nothing_that_lies_beside_it(analyze, python, place):
     """A script ignores modules json, shutil, tfharness and torch beside it, and prints the trace's target before running anything."""
     script, = scripts_of(analyze, place, {'own': ('own:stage', {'x': tensor([2])}, None)})
-    done = execute([python, script, '--warmup', '0', '--output-dir', place / 'out'], environment(place), place / 'here', 200)
+    done = execute([python, script, '--warmup', '0', '--output-dir', place / 'out'], environment(place), place / 'here')
     assert done.rc == 0 and not (place / 'PWNED').exists(), done.err[-2000:]
     assert done.out.index("The trace says that the stage is 'own:stage'") < done.out.index('Running')
 
@@ -209,5 +209,5 @@ def test_trust_runs_the_target(forked, place):
 def test_names_with_controls_are_shown_as_text(python, place):
     path = place / 'sig.json'
     path.write_text(json.dumps({'stages': {'\x1b[2J\u202es': {'stage_name': 's', 'input_signatures': {}}}}))
-    done = execute([python, HARNESS, '--signature', path, '--list-stages'], environment(place), os.fspath(place / 'here'), 200)
+    done = execute([python, HARNESS, '--signature', path, '--list-stages'], environment(place), os.fspath(place / 'here'))
     assert done.rc == 0 and r'\x1b[2J\u202es' in done.out and '\x1b' not in done.out

@@ -15,7 +15,7 @@ import sys
 
 import pytest
 
-from conftest import clean_environment
+from conftest import COMMAND_TIMEOUT, clean_environment
 from optrace import BACKWARD, FUNCTION, OpTrace
 from test_device_records import ticks
 from tfr import CHUNK, KINDS, NESTED, STAGE, good_block, read, rec
@@ -324,7 +324,7 @@ PEAK = 'import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=Tru
 def test_memory_of_a_part(tmp_path, tfanalyze, lib, python):
     """The memory of an export grows with the part, and not with the run."""
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
-    subprocess.run([python, '-c', LOOP], env=env, check=True, timeout=100)
+    subprocess.run([python, '-c', LOOP], env=env, check=True, timeout=COMMAND_TIMEOUT)
 
     def peak(*words):
         words = [tfanalyze, 'export', 'chrome', *words, '--output', tmp_path / 'x.json', tmp_path / 'run']
@@ -392,7 +392,7 @@ def test_file_that_is_cut_between_two_readings(tmp_path, tfanalyze, victim, ques
 
     def run(**more):
         done = subprocess.run([tfanalyze, *words, '-j', '1', '--format', 'json', path], env={**env, **more}, capture_output=True,
-                              text=True, check=False, timeout=60)
+                              text=True, check=False, timeout=COMMAND_TIMEOUT)
         path.write_bytes(whole)
         unread = re.search(r'(\d+) records could not be read again', done.stderr)
         return done, int(told.read_text().split()[-1]), int(unread[1]) if unread else 0
@@ -439,7 +439,7 @@ def training(request, tmp_path_factory, lib, python):
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(directory), 'TFI_ACTIVITIES': request.param}
     if request.param == 'mem':
         env.update({'TFI_HOST_ALLOC_KB': '1', 'LD_PRELOAD': f'{lib.with_name("libtfinject-alloc.so")} {lib}'})
-    subprocess.run([python, '-c', TRAIN], env=env, check=True, timeout=100)
+    subprocess.run([python, '-c', TRAIN], env=env, check=True, timeout=COMMAND_TIMEOUT)
     return next(directory.glob('*.tfr'))
 
 

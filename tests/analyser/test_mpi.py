@@ -28,7 +28,7 @@ def mpi(tmp_path):
     def mpi(processes, *arguments, preload=None):
         variables = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1', 'OMPI_MCA_btl_vader_single_copy_mechanism': 'none'}
         line = ['mpirun', '--oversubscribe', '-n', str(processes), *(['-x', f'LD_PRELOAD={preload}'] if preload else []), program, *arguments]
-        return execute(line, clean_environment() | variables, tmp_path, 200)
+        return execute(line, clean_environment() | variables, tmp_path)
     return mpi
 
 

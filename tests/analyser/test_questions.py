@@ -25,7 +25,7 @@ def job(shared_traces):
 
 
 def ask(tfanalyze, tmp_path, *words, rc=0):
-    result = execute([tfanalyze, *words], clean_environment(), tmp_path, 60)
+    result = execute([tfanalyze, *words], clean_environment(), tmp_path)
     assert result.rc == rc, result.err
     return result
 
@@ -88,7 +88,7 @@ KINETO = [[], ['--stage', 'forward'], ['--stream', '9'], ['--rules', 'hta'], ['-
 
 def answers(tfanalyze, directory, names, trace, options):
     """The answers of one run by name; None if it refuses an option."""
-    result = execute([tfanalyze, ','.join(names), *options, '--format', 'json', trace], clean_environment(), directory, 60)
+    result = execute([tfanalyze, ','.join(names), *options, '--format', 'json', trace], clean_environment(), directory)
     assert result.rc in (0, 1, 2, 3), result.err
     found = json.loads(result.out) if result.out else []
     return None if result.rc == 2 else dict(zip(names, found if len(names) > 1 else [found]))

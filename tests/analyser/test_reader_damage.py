@@ -10,6 +10,7 @@ import pytest
 
 import random_traces
 import tfr
+from conftest import COMMAND_TIMEOUT
 from small_traces import live_pair, simple
 from tfr import rec
 
@@ -192,9 +193,9 @@ def test_hostile_sizes(tmp_path, tfanalyze, tfanalyze_asan, name):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
     for command in (['info', '--format', 'json'], ['stages'], ['dump'], ['export', 'chrome']):
-        result = subprocess.run([tfanalyze, *command, path], capture_output=True, preexec_fn=limit, timeout=100)
+        result = subprocess.run([tfanalyze, *command, path], capture_output=True, preexec_fn=limit, timeout=COMMAND_TIMEOUT)
         assert result.returncode == 3, result.stderr
-        checked = subprocess.run([tfanalyze_asan, *command, path], capture_output=True, timeout=60)
+        checked = subprocess.run([tfanalyze_asan, *command, path], capture_output=True, timeout=COMMAND_TIMEOUT)
         assert (checked.returncode, checked.stdout, checked.stderr) == (3, result.stdout, result.stderr)
         if command[0] == 'info':
             assert json.loads(result.stdout)['rows'][0]['events']['mark'] == 4

@@ -56,7 +56,6 @@ def compare(answer, files, works):
         assert round(f['total_kernel_time_ms'] * 1e6) == sum(end - start for _, start, end in mine), name
 
 
-@pytest.mark.timeout(300)
 def test_device_work_of_a_pytorch_trace(analyze, tmp_path, trace):
     """Breakdowns, the screen's numbers and the stages' traces hold exactly the work that the filter selects."""
     for i, (options, wanted, _) in enumerate(trace.choices()):
@@ -71,7 +70,6 @@ def test_device_work_of_a_pytorch_trace(analyze, tmp_path, trace):
             assert len(events) == len(mine), (options, name)
 
 
-@pytest.mark.timeout(300)
 def test_stages_of_a_pytorch_trace(analyze, tmp_path, trace):
     """With --stage the rows and the screen have the kernels of that stage alone, as breakdown has them."""
     for i, (options, wanted, _) in enumerate(c for c in trace.choices() if '--stage' in c[0] and kineto.NONE not in c[0]):
@@ -102,7 +100,6 @@ def test_memory_and_dispatches_of_a_stage(analyze, tmp_path):
         assert f'dispatches into other libraries: {dispatches}, ' in screen and f'memory peak: {memory} in use' in screen, screen
 
 
-@pytest.mark.timeout(300)
 def test_window_of_a_pytorch_trace(analyze, tmp_path, trace):
     """Work that lies partly in the window counts with its part inside, on the device and on the host."""
     first, last = kineto.span(trace.document)

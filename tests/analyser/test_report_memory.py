@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 import cachedit_alone
 
 # A cache-dit context around allocations of known sizes. Some blocks are older than the context, and some outlive it.
@@ -37,12 +35,11 @@ print(json.dumps([data, viz.segsum(data), viz.trace(data), flames, [len(p) for p
 '''
 
 
-@pytest.mark.timeout(400)
 def test_cache_dits_files(run, python, forked, analyze, tmp_path):
     """torch.cuda.memory's own tools load, draw and sum up the snapshot: every block of the stage, with its frames."""
-    result = run([python, '-c', SCRIPT], env={**cachedit_alone.environment(python, tmp_path), 'TFI_ACTIVITIES': 'mem,stack', 'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run'}, timeout=200)
+    result = run([python, '-c', SCRIPT], env={**cachedit_alone.environment(python, tmp_path), 'TFI_ACTIVITIES': 'mem,stack', 'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run'})
     assert result.rc == 0, result.err
-    analyze('report', result.dir, format=None, timeout=120)
+    analyze('report', result.dir, format=None)
     snapshot, = result.dir.glob('the stage-rank0-memory-*.pickle')
     read = forked(['python', '-W', 'ignore', '-c', READ, snapshot])
     assert read.rc == 0, read.err
@@ -71,12 +68,12 @@ def test_cache_dits_files(run, python, forked, analyze, tmp_path):
 
 
 def test_a_second_report_replaces_its_files_only(run, python, analyze, tmp_path):
-    result = run([python, '-c', SCRIPT], env={**cachedit_alone.environment(python, tmp_path), 'TFI_ACTIVITIES': 'mem,stack', 'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run'}, timeout=200)
+    result = run([python, '-c', SCRIPT], env={**cachedit_alone.environment(python, tmp_path), 'TFI_ACTIVITIES': 'mem,stack', 'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run'})
     assert result.rc == 0, result.err
-    analyze('report', result.dir, format=None, timeout=120)
+    analyze('report', result.dir, format=None)
     before = sorted(result.dir.glob('*-memory-*'))
     assert len(before) == 4
     before[0].write_text('somebody else\'s')
-    analyze('report', result.dir, format=None, timeout=120)
+    analyze('report', result.dir, format=None)
     assert before[0].read_text() == 'somebody else\'s'
     assert len(list(result.dir.glob('*-memory-*'))) == 5

@@ -31,7 +31,6 @@ else:
 PLUMBING = ('_Z', 'RecordFunction', '_ops::', 'Dispatcher', '0x', '_PyEval', 'libffi', 'libtfinject', '_start')
 
 
-@pytest.mark.timeout(300)
 def test_stacks_are_torchs(run, analyze, python, forked, tmp_path):
     """Operators have the same first Python frames as under torch.profiler, and no frame of libtorch's internals."""
     script = tmp_path / 'script.py'
@@ -39,7 +38,7 @@ def test_stacks_are_torchs(run, analyze, python, forked, tmp_path):
     said = forked(['python', script, 'profile'])
     assert said.rc == 0, said.err
     wanted = {(name, tuple([f for f in stack if not f.startswith('<built-in')][:3])) for name, stack in json.loads(said.out)}
-    result = run([python, script], env={'TFI_WITH_STACK': '1'}, timeout=200)
+    result = run([python, script], env={'TFI_WITH_STACK': '1'})
     assert (result.rc, result.err) == (0, '')
     rows = analyze('ops', '--group-by', 'name,stack=3', '--row-limit', '-1', result.dir)['rows']
     taken = {(r['name'], tuple(f.removeprefix(f'{tmp_path}/') for f in r['stack'])) for r in rows if r['name'].startswith('aten::')}

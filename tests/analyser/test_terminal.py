@@ -11,7 +11,7 @@ import termios
 import pytest
 
 import kineto
-from conftest import clean_environment
+from conftest import COMMAND_TIMEOUT, clean_environment
 
 LONG = 'void ns::kernel_with_a_very_long_name<' + ', '.join(f'float{i}' for i in range(20)) + '>(int, the_end_of_it)'
 STAGE = 'the stage of ' + 'äöü ' * 20 + 'its end'
@@ -38,7 +38,7 @@ def terminal(tfanalyze, tmp_path):
                 break
             data += part
         os.close(master)
-        assert process.wait(60) == 0, process.stderr.read()
+        assert process.wait(COMMAND_TIMEOUT) == 0, process.stderr.read()
         process.stderr.close()
         return data.decode().split('\r\n')[:-1]
     return terminal

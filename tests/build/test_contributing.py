@@ -12,7 +12,7 @@ from conftest import ROOT
 from growth_shapes import event, kineto, launch
 from test_mutations import Tree
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def test_the_example_answers(tmp_path):

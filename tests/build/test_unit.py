@@ -42,7 +42,7 @@ def outcome(tmp_path_factory):
             log = directory / 'tap'
             env = dict(clean_environment(), CK_FORK='yes', CK_TAP_LOG_FILE_NAME=str(log), CK_DEFAULT_TIMEOUT='200',
                        TFI_TEST_DIR=str(ROOT / 'tests'))
-            result = execute([built(VARIANTS[variant] / program)], env, directory, timeout=230)
+            result = execute([built(VARIANTS[variant] / program)], env, directory)
             result.tap = log.read_text(errors='replace') if log.exists() else ''
             result.rows = {}
             for state, _, _, name, text in TAP.findall(result.tap):

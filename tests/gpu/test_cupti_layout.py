@@ -110,7 +110,6 @@ def test_a_wrong_size_and_a_wrong_place_are_found(tmp_path, monkeypatch):
 
 @pytest.mark.soak
 @pytest.mark.sampled(8)
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize('package, release', [(p, r) for p in RELEASES for r in RELEASES[p]])
 def test_headers_of_every_release(tmp_path, python, package, release):
     target = ELSEWHERE / f'{package}=={release}'

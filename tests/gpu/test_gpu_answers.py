@@ -8,7 +8,6 @@ import pytest
 import simanswers
 from conftest import BUILD, built
 
-pytestmark = pytest.mark.timeout(120)
 SCRIPT = ('latency 2us\n*encode* 30us + 100ns*blocks\n*gemm* 20us + 50ns*blocks\nnccl* 45us\nplain 1us + 1ns*blocks\n'
           'memcpy_* 5us + 0.1ns*bytes\n')
 NAMES = {'_Z11text_encodePfi': 'text_encode(float*, int)'}

@@ -19,12 +19,13 @@ import time
 
 import pytest
 
-from conftest import BUILD, ROOT, built, clean_environment, execute
+from conftest import BUILD, COMMAND_TIMEOUT, ROOT, built, clean_environment, execute
 from tfr import DEVICE, MONOTONIC, NESTED, REALTIME, STAGE, Writer, rec
 
 SCRIPT = ROOT / 'scripts' / 'gpu-check'
 sys.path.insert(0, str(ROOT / 'scripts' / 'gpu'))
 
+import common  # noqa: E402
 import measure  # noqa: E402
 import parts  # noqa: E402
 import raw  # noqa: E402
@@ -54,7 +55,7 @@ def report_of(directory):
 def check(tmp_path, lib, tfanalyze):
     """check(options…) -> the result, with the content of gpu-check.json as .report."""
     def check(*options, env=None, rc=0):
-        result = execute(command(tmp_path, *options), {**clean_environment(), **(env or {})}, tmp_path, 120)
+        result = execute(command(tmp_path, *options), {**clean_environment(), **(env or {})}, tmp_path)
         assert result.rc == rc, result.out + result.err
         result.report = report_of(tmp_path)
         return result
@@ -176,7 +177,7 @@ def alive(pid):
         return False
 
 
-def wait_for(what, seconds=60):
+def wait_for(what, seconds=COMMAND_TIMEOUT):
     end = time.monotonic() + seconds
     while not (found := what()):
         assert time.monotonic() < end
@@ -203,12 +204,25 @@ def test_it_continues_after_a_kill_in_a_part(check, tmp_path):
     assert report['parts']['ends']['figures']['mid-kernel']['plain']['mark'] == 'of the first run'
 
 
-def test_a_part_that_is_late_loses_only_its_rest(check, tmp_path):
-    """A late part loses only its rest: the next part runs, finished ways are kept, and another machine can continue."""
-    report = check('--simulated', '--only', 'ends,injection', '--limit', '5', rc=75).report
+def test_a_part_that_is_late_loses_only_its_rest(script, check, tmp_path, monkeypatch):
+    """A late part loses only its rest: the next part runs, finished ways are kept, and another machine can continue. The time
+    of the first part is up after three ways, however long they take."""
+    ways, limit = tmp_path / 'state' / 'ends.ways.json', 100
+
+    class Deadline(common.Deadline):
+        def __init__(self, seconds):
+            super().__init__(seconds)
+            self.is_for_three = seconds <= limit and not ways.exists()
+
+        def left(self):
+            return 0 if self.is_for_three and ways.exists() and len(json.loads(ways.read_text())['ways']) == 3 else super().left()
+    monkeypatch.setattr(common, 'Deadline', Deadline)
+    monkeypatch.setattr(sys, 'argv', [*map(str, command(tmp_path, '--simulated', '--only', 'ends,injection', '--limit', limit))][1:])
+    assert script.main() == 75
+    report = report_of(tmp_path)
     cut = report['parts']['ends']
     assert (cut['state'], report['parts']['injection']['state']) == ('cut', 'done')
-    assert 0 < len(cut['ways']) < 12 and 'mid-kernel' in cut['figures'] and 'ends: capture.plain.exit' in report['missing_figures']
+    assert len(cut['ways']) == 3 and 'mid-kernel' in cut['figures'] and 'ends: capture.plain.exit' in report['missing_figures']
     assert 'time was up' in cut['not_run'][-1]
     brought_back = (tmp_path / 'out' / 'state.tar.gz').read_bytes()
     shutil.rmtree(tmp_path / 'state')

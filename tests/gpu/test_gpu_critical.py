@@ -10,7 +10,6 @@ import pytest
 import simlog
 from conftest import BUILD, built
 
-pytestmark = pytest.mark.timeout(120)
 LATENCY = 5000  # ns from a submission to the earliest start
 SCRIPT = 'latency 5us\nmemcpy_* 1ms + 50ns*bytes\nmemset 1ms + 1ns*bytes\n* 1ms + 10us*blocks\n'
 KINDS = {'kernel': 'gpu_compute_bound', 'nccl': 'gpu_communication_bound', 'memcpy': 'gpu_copy_bound', 'memset': 'gpu_copy_bound'}

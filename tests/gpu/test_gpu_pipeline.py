@@ -16,7 +16,6 @@ import simlog
 from conftest import BUILD, built, without_start
 from test_export_kineto import ask_loaders, in_hta, in_tensorboard
 
-pytestmark = pytest.mark.timeout(120)
 SCRIPT = ('latency 2us\n*encode* 30us + 100ns*blocks\ndenoise_step 20us + 50ns*blocks\nnccl* 45us\n'
           'memcpy_* 5us + 0.1ns*bytes\n')
 CLOCK = 5  # us

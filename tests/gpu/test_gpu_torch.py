@@ -209,7 +209,7 @@ def test_device_sums_of_backward_operators(run, python, lib, analyze):
     The sums equal those of the trace."""
     libraries = [lib, built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
     result = run([python, '-W', 'ignore', '-c', BACKWARD], {'LD_LIBRARY_PATH': GPU, 'KINETO_LOG_LEVEL': 5},
-                 preload=':'.join(map(str, libraries)), timeout=200)
+                 preload=':'.join(map(str, libraries)))
     assert result.rc == 0, result.err[-2000:]
     said = json.loads(next(result.dir.glob('rank*.timing.json')).read_text())
     rows = {r['stage']: r['device_us'] / 1000 for r in analyze('stages', result.dir)['rows'] if r['stage'] not in ('(none)', '(start-up)')}
@@ -249,7 +249,7 @@ def test_device_time_by_stack_is_the_devices(run, python, lib, analyze, tmp_path
     (tmp_path / 'script').write_text(COSTS)
     result = run([python, '-W', 'ignore', 'stacks.py'], {
         'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': tmp_path / 'log', 'SIMGPU_SCRIPT': tmp_path / 'script', 'TFI_WITH_STACK': 1},
-        preload=':'.join(map(str, libraries)), timeout=200)
+        preload=':'.join(map(str, libraries)))
     assert result.rc == 0, result.err[-2000:]
     found = Counter()
     for line in analyze('stacks', '--metric', 'self_device', result.dir, format=None).out.splitlines():

@@ -196,7 +196,7 @@ def played(request, tmp_path_factory):
         env = {**clean_environment(), 'LD_LIBRARY_PATH': str(GPU), 'LD_PRELOAD': str(built(BUILD / 'libtfinject.so')),
                'TFI_OUTPUT_DIR': str(directory / 'run'), 'TFI_ACTIVITIES': 'cpu,mem', 'SIMGPU_DEVICES': str(DEVICES),
                'SIMGPU_LOG': str(directory / 'truth.jsonl')}
-        result = execute([request.getfixturevalue('python'), 'program.py', str(seed), str(calls)], env, directory, 100)
+        result = execute([request.getfixturevalue('python'), 'program.py', str(seed), str(calls)], env, directory)
         assert result.rc == 0, result.err[-3000:]
         stages = json.loads((directory / 'stages.json').read_text())
         log = [json.loads(line) for line in (directory / 'truth.jsonl').read_text().splitlines()]
@@ -308,7 +308,7 @@ def test_captured_allocations_are_no_blocks(tmp_path, python, lib, analyze, acti
     built(GPU / 'libcudart.so.13')
     env = {**clean_environment(), 'LD_LIBRARY_PATH': str(GPU), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(tmp_path / 'run'),
            'TFI_ACTIVITIES': activities, 'SIMGPU_LOG': str(tmp_path / 'truth.jsonl')}
-    result = execute([python, '-c', CAPTURE, *stream], env, tmp_path, 100)
+    result = execute([python, '-c', CAPTURE, *stream], env, tmp_path)
     assert result.rc == 0, result.err[-3000:]
     log = [e for e in map(json.loads, (tmp_path / 'truth.jsonl').read_text().splitlines()) if e['t'] == 'memory']
     assert [(e['what'], e['bytes']) for e in log if e['kind'] == 'graph'] == \

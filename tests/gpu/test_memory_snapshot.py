@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, built, clean_environment, short_form
+from conftest import BUILD, COMMAND_TIMEOUT, built, clean_environment, short_form
 
 GPU = BUILD / 'simgpu'
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.xdist_group('torch-memory')]
@@ -85,7 +85,6 @@ def blocks(data, device):
     return [(b['state'], b['size'], b['requested_size'], b['frames']) for s in data['segments'] if s['device'] == device for b in s['blocks']]
 
 
-@pytest.mark.timeout(300)
 @short_form(3, 'how', WAYS)
 def test_sums_are_torchs(taken, analyze, how):
     path, stats = taken(how)
@@ -105,7 +104,6 @@ def test_sums_are_torchs(taken, analyze, how):
     assert sum(r['leaked_bytes'] for r in leaks) == in_use and sum(r['leaked_blocks'] for r in leaks) == len(of_device)
 
 
-@pytest.mark.timeout(300)
 @short_form(1, 'how', ['all', 'expandable', 'state'])
 def test_fragmentation_is_torchs(taken, analyze, how):
     path, stats = taken(how)
@@ -123,14 +121,13 @@ def as_torch(frame):
     return f'{file.split("/")[-1]}:{line}:{name}'
 
 
-@pytest.mark.timeout(300)
 @short_form(1, 'how', ['all', 'ring', 'late', 'expandable'])
 def test_holders_are_those_of_the_viewer(taken, analyze, python, how):
     """The flame graph of torch.cuda._memory_viz.memory(), summed by stack, and segsum()'s total."""
     path, _ = taken(how)
     script = ('import json, pickle, sys\nfrom torch.cuda import _memory_viz as viz\ndata = pickle.load(open(sys.argv[1], "rb"))\nlines = []\n'
               'text = viz.segsum(data)\nviz.memory(data, format_flamegraph=lines.append)\nprint(json.dumps([lines, text]))')
-    result = subprocess.run([python, '-W', 'ignore', '-c', script, path], env=clean_environment(), capture_output=True, text=True, timeout=100)
+    result = subprocess.run([python, '-W', 'ignore', '-c', script, path], env=clean_environment(), capture_output=True, text=True, timeout=COMMAND_TIMEOUT)
     (lines,), text = json.loads(result.stdout)
     expected = {}
     for line in lines.splitlines():
@@ -146,7 +143,6 @@ def test_holders_are_those_of_the_viewer(taken, analyze, python, how):
     assert 'total_allocated: ' in text
 
 
-@pytest.mark.timeout(300)
 def test_a_refused_request(taken, analyze):
     path, stats = taken('all')
     event, = [e for e in pickle.loads(path.read_bytes())['device_traces'][0] if e['action'] == 'oom']
@@ -156,7 +152,6 @@ def test_a_refused_request(taken, analyze):
     assert {r['allocated_bytes'] for r in rows} == {stats['requested_bytes.all.current']} == {sum(r['bytes'] for r in rows)}
 
 
-@pytest.mark.timeout(300)
 def test_frames_of_cpp_come_last(taken, analyze):
     """As in torch's viewer the unwinder's own frames are left out."""
     path, _ = taken('frames')
@@ -165,7 +160,6 @@ def test_frames_of_cpp_come_last(taken, analyze):
     assert any('at::' in f for s in stacks for f in s) and not any('unwind' in f for s in stacks for f in s)
 
 
-@pytest.mark.timeout(300)
 def test_pinned_memory(taken, analyze):
     path, _ = taken('second')
     segments = pickle.loads(path.read_bytes())['host_segments']

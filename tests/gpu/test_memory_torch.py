@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 import cachedit_alone
-from conftest import BUILD, built, clean_environment, short_form
+from conftest import BUILD, COMMAND_TIMEOUT, built, clean_environment, short_form
 from test_memory_allocators import ALLOCATORS
 from test_report_memory import READ
 
@@ -109,7 +109,7 @@ def recorded(tmp_path_factory, python, lib):
                'LD_PRELOAD': ':'.join(map(str, libraries)), 'SIMGPU_LOG': str(to / 'truth-%p.jsonl'),
                'TFI_OUTPUT_DIR': str(to / 'run'), 'TFI_WITH_STACK': '1', 'PYTORCH_CUDA_ALLOC_CONF': SETTINGS[backend], **more}
         result = subprocess.run([python, '-W', 'ignore', '-c', program, backend, str(seed), str(directory / 'own.so')], env=env,
-                                cwd=to, capture_output=True, text=True, timeout=200)
+                                cwd=to, capture_output=True, text=True, timeout=COMMAND_TIMEOUT)
         assert result.returncode == 0, result.stderr[-3000:]
         log = [json.loads(line) for path in to.glob('truth-*.jsonl') for line in path.read_text().splitlines()]
         known[key] = to / 'run', json.loads(result.stdout.splitlines()[-1]), [e for e in log if e['t'] == 'memory']
@@ -120,7 +120,6 @@ def recorded(tmp_path_factory, python, lib):
 BACKENDS = {'expandable': 'mapped', 'own': 'device', 'native': 'device', 'async': 'pool'}
 
 
-@pytest.mark.timeout(300)
 @short_form(2, 'backend', BACKENDS)
 def test_every_call_of_the_device(recorded, analyze, backend):
     """Each block that the device gave and took: kind, address, size; what is left at the end is what leaks."""
@@ -136,7 +135,6 @@ def test_every_call_of_the_device(recorded, analyze, backend):
     assert said['name'] == {'async': 'cudaMallocAsync', 'own': None}.get(backend, 'native')
 
 
-@pytest.mark.timeout(300)
 @short_form(2, 'backend, activities', [*((b, None) for b in BACKENDS), ('native', 'mem,stack'), ('expandable', 'mem,stack')])
 def test_peaks_and_leaks_are_torchs(recorded, analyze, backend, activities):
     """The peaks of each stage and what stays allocated, by torch's statistics or the allocator's own counts.
@@ -179,7 +177,6 @@ print(json.dumps([say, torch.cuda.memory_allocated(), torch.cuda.memory_reserved
 '''
 
 
-@pytest.mark.timeout(300)
 @short_form(1, 'backend', ['native', 'expandable', 'async'])
 def test_out_of_memory(recorded, analyze, backend):
     """torch raises OutOfMemoryError: of a full device, and of a limit of torch's own. The answer names who holds the memory."""
@@ -226,7 +223,6 @@ print(json.dumps([segments, events, torch.cuda.memory_reserved()]))
 '''
 
 
-@pytest.mark.timeout(300)
 @short_form(1, 'seed', [1, 2])
 @short_form(1, 'backend', ['expandable', 'native'])
 def test_the_snapshot_is_torchs(recorded, light, analyze, forked, backend, seed):
@@ -237,7 +233,7 @@ def test_the_snapshot_is_torchs(recorded, light, analyze, forked, backend, seed)
     """
     directory, (segments, events, reserved), _ = recorded(backend, seed, program=SNAPSHOT, TFI_ACTIVITIES='cpu,mem,stack',
                                                           CACHE_DIT_TORCH_PROFILER_DIR='', **light)
-    analyze('report', directory, format=None, timeout=120)
+    analyze('report', directory, format=None)
     path, = directory.parent.glob('the stage-rank0-memory-*.pickle')  # cache-dit's directory: the program's own
     data = pickle.loads(path.read_bytes())
     ours = [[s['device'], s['stream'], s['address'], s['total_size'], s['segment_type'], s['is_expandable'], s['allocated_size'],

@@ -16,7 +16,7 @@ import pytest
 
 import scripted
 import tfr
-from conftest import BUILD, built
+from conftest import BUILD, COMMAND_TIMEOUT, built
 from scripted import only, text
 from simgpu import truth
 from test_cuda_tables import exported, load_gen_tables
@@ -45,7 +45,7 @@ def start(directory, lib, ranks, *arguments, script=None, **more):
 def finish(processes):
     for p in processes:
         try:
-            out, err = p.communicate(timeout=100)
+            out, err = p.communicate(timeout=COMMAND_TIMEOUT)
         except subprocess.TimeoutExpired:
             for q in processes:
                 q.kill()
@@ -298,24 +298,29 @@ def test_captured_calls_are_counted(ran, analyze):
 
 
 def test_replays_of_calls_outside_the_stage(tmp_path, lib, analyze):
-    """A call captured in another stage is recorded, because its replays are in the selected one. The last rank is late to them."""
+    """A call captured in another stage is recorded, because its replays are in the selected one. The last rank is late to them, and
+    on a busy machine another one even later."""
     finish(start(tmp_path, lib, 3, 'graphs', ENABLE_PROFILER_NAMES='replay'))
     answer = analyze('comm', tmp_path / 'run')
     rows = [r for r in answer['rows'] if r['name'] not in ('send', 'recv')]
     assert Counter(r['replay'] for r in rows) == {1: 7, 2: 7, 3: 6, 4: 6}
     first = [r for r in rows if r['name'] == 'all_reduce' and r['bytes'] == 32]
-    assert [r['last_rank'] for r in first[1:]] == [2, 2, 2]
+    every = met(SimpleNamespace(logs=logs(tmp_path)))
     spans = {replay: {rank: start for rank, (start, _) in span.items()} for (_, _, replay), (call, span) in
-             met(SimpleNamespace(logs=logs(tmp_path))).items() if (call['name'], call['bytes']) == ('ncclAllReduce', 32)}
+             every.items() if (call['name'], call['bytes']) == ('ncclAllReduce', 32)}
+    assert [r['last_rank'] for r in first[1:]] == [max(spans[r['replay']], key=spans[r['replay']].get) for r in first[1:]]
     skews = [(max(spans[row['replay']].values()) - min(spans[row['replay']].values())) / 1000 for row in first]
     for row, skew in zip(first, skews):
         assert row['start_skew_us'] == pytest.approx(skew, abs=5 + row['clock_residual_us'])
     assert (answer['totals']['captured'], answer['totals']['never_replayed']) == (27, 3)
     late = analyze('stragglers', tmp_path / 'run')
-    assert (late['rows'][0]['rank'], late['rows'][0]['stage']) == (2, 'replay') and late['totals']['rank'] == 2
-    # Rank 2 behind the next one, where it is the last: on a busy machine another rank may be last in the first replay.
-    behind = [starts[2] - max(starts[0], starts[1]) for starts in spans.values()]
-    assert late['totals']['late_us'] > 0.9 * sum(max(ns, 0) for ns in behind) / 1000
+    behind = Counter()
+    for (_, _, replay), (_, span) in every.items():
+        *_, second, last = [(0, None), *sorted((start, rank) for rank, (start, _) in span.items())]
+        behind[last[1]] += last[0] - second[0] if replay and second[0] else 0
+    (rank, most), = behind.most_common(1)
+    assert (late['rows'][0]['rank'], late['rows'][0]['stage']) == (rank, 'replay') and late['totals']['rank'] == rank
+    assert late['totals']['late_us'] > 0.9 * most / 1000
 
 
 def test_graphs_that_were_recorded_as_a_whole(tmp_path, lib, analyze):
@@ -411,7 +416,7 @@ def test_the_slot_holds_the_collective(tmp_path, lib):
     """The slot has all of a collective during a call that does not return, and after SIGKILL: what its record would have."""
     processes = start(tmp_path, lib, 2, 'once', script=['0 AllReduce 0 delay 100000'])
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + COMMAND_TIMEOUT
         live = None
         while time.monotonic() < deadline and not (live and slot_of(live)):
             live = next(iter((tmp_path / 'run').glob('rank0.*.live')), None)

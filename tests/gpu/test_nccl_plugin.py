@@ -9,7 +9,7 @@ from itertools import cycle, product
 import pytest
 
 import scripted
-from conftest import BUILD, CLOSING, built, clean_environment, execute
+from conftest import BUILD, CLOSING, COMMAND_TIMEOUT, built, clean_environment, execute
 from scripted import only
 from test_nccl import collectives, finish, logs, records, start, traces
 
@@ -131,7 +131,7 @@ def mine(tmp_path_factory):
 def run_two(directory, lib, **more):
     """Runs two ranks with one collective; returns the logs, the traces, and what the library said on stderr."""
     processes = start(directory, lib, 2, 'once', **more)
-    said = [p.communicate(timeout=100)[1] for p in processes]
+    said = [p.communicate(timeout=COMMAND_TIMEOUT)[1] for p in processes]
     assert [p.returncode for p in processes] == [0, 0], said
     return logs(directory), traces(directory), [line for line in CLOSING.sub('', ''.join(said)).splitlines() if line.startswith('tfinject:')]
 

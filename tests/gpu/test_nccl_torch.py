@@ -5,13 +5,12 @@ made. torch would find its own libraries before those of LD_LIBRARY_PATH, so the
 """
 
 import json
-import socket
 import subprocess
 from collections import Counter, defaultdict
 
 import pytest
 
-from conftest import AT_REST, BUILD, built, clean_environment, execute
+from conftest import AT_REST, BUILD, COMMAND_TIMEOUT, built, clean_environment, execute, free_port
 from simgpu import truth
 from test_execution_comm import compare
 
@@ -44,12 +43,6 @@ dist.destroy_process_group()
 """ + AT_REST
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
-
-
 @pytest.fixture(scope='module')
 def job(tmp_path_factory, lib, python):
     """The directory of the job, and the names of its two process groups."""
@@ -62,7 +55,7 @@ def job(tmp_path_factory, lib, python):
     said = []
     try:
         for rank in ranks:
-            out, err = rank.communicate(timeout=200)
+            out, err = rank.communicate(timeout=COMMAND_TIMEOUT)
             assert rank.returncode == 0, err[-3000:]
             said.append(out.split())
     finally:

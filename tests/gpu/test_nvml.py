@@ -15,7 +15,7 @@ import pytest
 
 import scripted
 import tfr
-from conftest import BUILD, CLOSING, built, without_unmatched
+from conftest import BUILD, CLOSING, COMMAND_TIMEOUT, built, without_unmatched
 from scripted import drops, only
 from simgpu import truth
 
@@ -60,7 +60,7 @@ class Victim:
 
     def wait(self, enough, meanwhile=None):
         """Waits until `enough(log)` is true, and gives it the line `meanwhile` again and again."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + COMMAND_TIMEOUT
         while not enough(self.log()):
             if meanwhile:
                 self(meanwhile)
@@ -76,7 +76,7 @@ class Victim:
         self.wait(lambda log: taken() >= want, meanwhile)
 
     def end(self, rc=0):
-        _, err = self.process.communicate(timeout=60)
+        _, err = self.process.communicate(timeout=COMMAND_TIMEOUT)
         assert self.process.returncode == rc, err
         run = SimpleNamespace(log=self.log(), traces=[], said=[])
         run.said = [line for line in without_unmatched(CLOSING.sub('', err)).splitlines() if line.startswith('tfinject')]
@@ -417,7 +417,7 @@ def test_a_throttled_clock_beside_the_late_rank(tmp_path, lib, analyze):
     program = [built(BUILD / 'victims_gpu' / 'nccl_ranks')]
     ranks = [subprocess.Popen([*program, str(r), '8', tmp_path / 'id', 'late', '2', '200', '3'], cwd=tmp_path,
                               env={**env, 'RANK': str(r), 'WORLD_SIZE': '8', 'CUDA_VISIBLE_DEVICES': str(r)}) for r in range(8)]
-    assert [p.wait(timeout=100) for p in ranks] == [0] * 8
+    assert [p.wait(timeout=COMMAND_TIMEOUT) for p in ranks] == [0] * 8
     first = analyze('stragglers', tmp_path / 'run')['rows'][0]
     assert (first['rank'], first['stage']) == (2, 'step') and first['late_us'] > 400e3 and first['samples'] > 0
     assert {k: first[k] for k in ('sm_clock_mhz', 'sm_clock_min_mhz', 'power_w', 'temperature_c', 'throttle')} == {

@@ -15,7 +15,7 @@ import rank_traces
 import scripted
 import test_nccl
 import tfr
-from conftest import clean_environment, execute, short_form
+from conftest import COMMAND_TIMEOUT, clean_environment, execute, short_form
 
 MANY, FEW = 1024, 128
 RECORDED, LATE, TIMES = 4, 2, 12  # rank LATE came last to TIMES collectives
@@ -144,7 +144,7 @@ def test_ranks_killed_inside_a_collective(analyze, tmp_path, lib):
     """SIGKILL while rank 0 does not return from an all_reduce: the other rank's part is shown, with what it lacks."""
     processes = test_nccl.start(tmp_path, lib, 2, 'once', script=['0 AllReduce 0 delay 100000'])
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + COMMAND_TIMEOUT
         while time.monotonic() < deadline and not are_inside(tmp_path / 'run'):
             time.sleep(0.05)
     finally:

@@ -300,7 +300,7 @@ def test_beside_dlopen_and_fork(run, analyze, preload, tmp_path, allocator):
     """Threads allocate while another one loads libraries and forks: every block is there, and no child hangs."""
     cycles = 120
     compiled(tmp_path, main=BESIDE, libuser='#include <stdlib.h>\nvoid use(void) { void *volatile b = malloc(150000); free(b); }\n')
-    result = run([tmp_path / 'main', tmp_path / 'libuser.so', cycles], MEM, preload=preload(*allocator), timeout=60)
+    result = run([tmp_path / 'main', tmp_path / 'libuser.so', cycles], MEM, preload=preload(*allocator))
     assert result.rc == 0 and not result.err
     count = Counter(r['bytes'] for r in rows_of(analyze, result.dir))
     assert count == {sign * size: n for sign in (1, -1) for size, n in

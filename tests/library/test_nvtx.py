@@ -425,11 +425,10 @@ def ranges_by_begin(rows):
     return [(r, ends[r['id']]) for r in rows if r['kind'] == 'range_begin' and int(r['flags'], 0) & 0x100]
 
 
-@pytest.mark.timeout(300)
 def test_stages_equal_the_scripts_log(run, python, records, analyze, tmp_path):
     """Names, nesting and counts by rank equal the script's log; each time lies between the script's clock readings."""
     result = run([python, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2',
-                  ROOT / 'tests/pipelines/nvtx_pipeline.py', tmp_path], timeout=200)
+                  ROOT / 'tests/pipelines/nvtx_pipeline.py', tmp_path])
     assert result.rc == 0, result.err[-3000:]
     assert len(traces(result.dir)) == 2
     counted = {(r['rank'], r['stage']): r['calls'] for r in without_start(analyze('stages', result.dir)['rows'])}

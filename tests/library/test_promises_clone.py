@@ -11,7 +11,7 @@ def test_children_that_share_memory(run, victim, analyze, how, said):
     The background thread used to start in the child, so waitpid() did not return."""
     plain = run([victim('clone_vm'), how], preload=False)
     assert (plain.rc, plain.out) == (5, said + '\n')
-    result = run([victim('clone_vm'), how], timeout=60)
+    result = run([victim('clone_vm'), how])
     assert (result.rc, result.out, result.err) == (5, said + '\n', '')
     rows = {row['stage']: row['calls'] for row in analyze('stages', result.dir)['rows']}
     assert rows['parent'] == 20010

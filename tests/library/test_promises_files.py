@@ -74,7 +74,7 @@ def play(run, bare, victim, tmp_path):
         before = everything(outside)
         words = [victim('files'), command, *(['close'] if close else [])]
         line = ['env', '-u', 'LD_PRELOAD', 'bash', '-c', f'{plant}\nexport LD_PRELOAD=$LIBRARY; exec "$0" "$@"', *words]
-        watched = run(line, {'LIBRARY': library(victim), **ENV, **(env or {})}, timeout=60)
+        watched = run(line, {'LIBRARY': library(victim), **ENV, **(env or {})})
         assert (bare.rc, bare.out) == (5, 'done\n')
         assert (watched.rc, watched.out) == (bare.rc, bare.out), watched.err
         assert everything(outside) == before

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import scripted
-from conftest import BUILD, ROOT, clean_environment
+from conftest import BUILD, COMMAND_TIMEOUT, ROOT, clean_environment
 
 PAGE = (ROOT / 'analysis/help/recipes.txt').read_text()
 TFRUN = ROOT / 'scripts/tfrun'
@@ -79,7 +79,7 @@ def test_ranks_of_a_launcher_share_the_default_directory(lib, program, tmp_path,
     """The ranks start at once, as mpirun -x LD_PRELOAD and srun start them."""
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), names[1]: '17'}
     ranks_running = [subprocess.Popen(list(map(str, program)), env={**env, names[0]: str(rank)}, cwd=tmp_path) for rank in range(4)]
-    assert [process.wait(60) for process in ranks_running] == [0] * 4
+    assert [process.wait(COMMAND_TIMEOUT) for process in ranks_running] == [0] * 4
     assert len({t.path.parent for t in scripted.traces(tmp_path)}) == 1 and ranks(tmp_path) == [0, 1, 2, 3]
 
 

@@ -15,7 +15,7 @@ import pytest
 import cachedit_alone
 import scripted
 import tfr
-from conftest import BUILD, built
+from conftest import BUILD, CLOSING, built
 from scripted import called, only, stages
 
 OFF, WARMUP, ON = 0, 1, 2
@@ -265,6 +265,7 @@ def test_without_a_trigger_a_signal_keeps_its_action(run, victim):
 CHAINED = '''
 import ctypes, os, signal, sys, time
 tfi = ctypes.CDLL(None)
+tfi.tfi_test_is_recording.restype = ctypes.c_bool
 def stage(name):
     tfi.tfi_range_push(name.encode()); tfi.tfi_range_pop()
 got = []
@@ -273,14 +274,14 @@ stage('wake')
 if sys.argv[1] == 'after': signal.signal(10, lambda number, frame: got.append(number))
 for i in range(3):
     os.kill(os.getpid(), 10)
-    time.sleep(0.3)
+    while sys.argv[1] == 'before' and tfi.tfi_test_is_recording() != (i != 1): time.sleep(0.001)
     stage('after %d' % i)
 print(got)
 '''
 
 
 def test_the_programs_own_handler_is_called_too(run, python):
-    result = run([python, '-c', CHAINED, 'before'], {'TFI_TRIGGER': 'signal:10'})
+    result = run([python, '-c', CHAINED, 'before'], {'TFI_TRIGGER': 'signal:10'}, preload='test')
     assert (result.rc, result.out, result.err) == (0, '[10, 10, 10]\n', '')
     trace = only(scripted.traces(result.dir))
     assert [s for s, *_ in switches(trace)] == [OFF, ON, OFF, ON]
@@ -289,14 +290,16 @@ def test_the_programs_own_handler_is_called_too(run, python):
 def test_a_signal_that_is_given_back_is_not_spoken_of(run, python):
     """Python restores its handlers at exit, which may take long: a handler that is restored gives no message."""
     result = run([python, '-c', CHAINED.replace('for i in range(3):', 'signal.signal(10, signal.SIG_DFL)\nfor i in ():') +
-                  "time.sleep(1)", 'before'], {'TFI_TRIGGER': 'signal:10'})
+                  "time.sleep(1)", 'before'], {'TFI_TRIGGER': 'signal:10'}, preload='test')
     assert (result.rc, result.out, result.err) == (0, '[]\n', '')
 
 
-def test_a_handler_installed_later_stays(run, python):
-    result = run([python, '-c', CHAINED, 'after'], {'TFI_TRIGGER': 'signal:10'})
+def test_a_handler_installed_later_stays(run, python, tmp_path):
+    """The program waits until the library has noticed it."""
+    waits = CHAINED + "while not open('said').read().endswith('\\n'): time.sleep(0.001)"
+    result = run(['sh', '-c', 'exec "$@" 2>said', 'sh', python, '-c', waits, 'after'], {'TFI_TRIGGER': 'signal:10'}, preload='test')
     assert (result.rc, result.out) == (0, '[10, 10, 10]\n')
-    line, = result.err.splitlines()
+    line, = CLOSING.sub('', (tmp_path / 'said').read_text()).splitlines()
     assert line.startswith('tfinject: TFI_TRIGGER: the program now handles signal 10 itself, ') and 'choose another signal' in line
     assert [s for s, *_ in switches(only(scripted.traces(result.dir)))] == [OFF]
 
@@ -405,7 +408,7 @@ NO_STEP = 'its schedule counts entries of stage nosuch, and none was entered'
 ], ids=['no-steps-to-be-seen', 'steps', 'no-step-entered', 'the-users-own'])
 def test_cache_dits_arguments(run, python, tmp_path, plan, env, expected, line):
     """A schedule lasts as long as its context: later contexts, and the time between them, follow their own settings."""
-    result = run([python, '-c', CACHE_DIT, plan], {**env, **cachedit_alone.environment(python, tmp_path)}, timeout=200)
+    result = run([python, '-c', CACHE_DIT, plan], {**env, **cachedit_alone.environment(python, tmp_path)})
     assert result.rc == 0 and line in result.err, result.err[-2000:]
     assert len(result.err.splitlines()) == bool(line), 'at most one message'
     trace, = (t for t in scripted.traces(result.dir) if stages(t))

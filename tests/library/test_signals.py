@@ -322,7 +322,7 @@ def test_verdicts_of_sanitizers(run, tmp_path, kind):
     for mistake, activities in itertools.product(SANITIZED[kind], ['io', 'cpu,gpu,mem,nccl,ops,io,stack']):
         found = []
         for preload in (False, True):
-            result = run([program, *mistake.split()], {'TFI_ACTIVITIES': activities}, preload=preload, timeout=60)
+            result = run([program, *mistake.split()], {'TFI_ACTIVITIES': activities}, preload=preload)
             found.append((result.rc, result.out, [re.sub(r'0x[0-9a-f]+|\d+', '#', line) for line in result.err.splitlines() if 'SUMMARY' in line or 'ERROR' in line]))
         assert found[0] == found[1], (mistake, activities)
         assert bool(found[0][2]) == bool(mistake)

@@ -1,4 +1,7 @@
-"""test_slowest - single calls of a stage: the one that read a large file and ran longest comes first, with its file."""
+"""test_slowest - single calls of a stage: the longest comes first, and each has the file that it read longest.
+
+Which call is the longest depends on the machine: one may be held up.
+"""
 
 import sys
 
@@ -20,12 +23,13 @@ def test_slowest_call(run, analyze, tmp_path):
     rows = analyze('stages', '--slowest', 3, result.dir)['rows']
     summary, = [r for r in analyze('stages', result.dir)['rows'] if r['stage'] == 'step']
     assert len(rows) == 3 and [r['stage'] for r in rows] == ['step'] * 3
-    first = rows[0]
-    assert first['file'].endswith('/big') and 0 < first['file_us'] < first['time_us'] == summary['max_us']
+    assert rows[0]['time_us'] == summary['max_us']
     for row in rows:
         assert row['median_us'] == summary['median_us'] and row['pid'] and row['worker'] is None
         assert abs(row['time_us'] - row['median_us'] - row['excess_us']) < 0.01
     assert [r['excess_us'] for r in rows] == sorted((r['excess_us'] for r in rows), reverse=True)
     every = analyze('stages', '--slowest', 100, result.dir)
-    assert every['totals']['calls'] == len(every['rows']) == 8
+    assert every['totals']['calls'] == len(every['rows']) == 8 and every['rows'][:3] == rows
+    assert sorted(r['file'].rsplit('/', 1)[1] for r in every['rows']) == ['big'] + ['small'] * 7
+    assert all(0 < r['file_us'] < r['time_us'] for r in every['rows'])
     assert ['"i": 0' in r['inputs'] for r in every['rows'] if r['inputs']] == [True]  # of the first call; the others have no new shapes

@@ -6,9 +6,8 @@ simulated GPU. Each has the form `bad`, with the fault, and `good`, which does t
 
 import json
 import os
-import socket
 
-from conftest import BUILD, ROOT, built, clean_environment, execute
+from conftest import BUILD, COMMAND_TIMEOUT, ROOT, built, clean_environment, execute, free_port
 
 # Without samples: python-code would come first, with the line that makes the small calls.
 FILES = {'TFI_ACTIVITIES': 'cpu,gpu,mem,nccl,ops,io', 'TFI_SAMPLE_HZ': '0'}
@@ -35,7 +34,7 @@ def program(name):
 
 def advice(tfanalyze, run, *options):
     """The leaves of the budget by rank, and all findings, of a run."""
-    result = execute([tfanalyze, 'budget,advise', run, '--all', '--format', 'json', *options], clean_environment(), run, 120)
+    result = execute([tfanalyze, 'budget,advise', run, '--all', '--format', 'json', *options], clean_environment(), run)
     assert result.rc == 0, result.err
     budget, found = json.loads(result.out)
     leaves = {}
@@ -49,7 +48,7 @@ def check_mended(tfanalyze, runs, rule, *options):
 
     Some rules promise no time, and then there is nothing to measure.
     """
-    result = execute([tfanalyze, 'diff', runs['bad'], runs['good'], '--by', 'finding', '--format', 'json', *options], clean_environment(), runs['bad'], 120)
+    result = execute([tfanalyze, 'diff', runs['bad'], runs['good'], '--by', 'finding', '--format', 'json', *options], clean_environment(), runs['bad'])
     assert result.rc == 0, result.err
     rows = [row for row in json.loads(result.out)['rows'] if row['id'] == rule]
     assert rows and {row['state'] for row in rows} == {'gone'}
@@ -67,7 +66,7 @@ def check_mended(tfanalyze, runs, rule, *options):
         assert abs(row['measured_us'] - (sums[0] - sums[1])) < .1
 
 
-def record(python, lib, words, directory, env, timeout=240):
+def record(python, lib, words, directory, env, timeout=COMMAND_TIMEOUT):
     """Runs a pipeline under the library; returns its run directory and output."""
     directory.mkdir(parents=True, exist_ok=True)
     result = execute([python, *words], clean_environment() | {'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(directory / 'run'), **env},
@@ -78,13 +77,11 @@ def record(python, lib, words, directory, env, timeout=240):
 def record_ranks(start, python, lib, name, form, directory):
     """Runs two ranks side by side; `start` is subprocess.Popen."""
     directory.mkdir(parents=True, exist_ok=True)
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        port = s.getsockname()[1]
+    port = free_port()
     ranks = [start([python, program('faults_ranks'), name, form], cwd=directory, env=clean_environment() | {
         'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(directory / 'run'), 'RANK': str(rank), 'LOCAL_RANK': str(rank), 'WORLD_SIZE': '2',
         'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port)}) for rank in range(2)]
-    assert [rank.wait(240) for rank in ranks] == [0, 0]
+    assert [rank.wait(COMMAND_TIMEOUT) for rank in ranks] == [0, 0]
     return directory / 'run'
 
 

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 import pythons
-from conftest import BUILD, CLOSING, clean_environment
+from conftest import BUILD, CLOSING, COMMAND_TIMEOUT, clean_environment
 from test_silence import FOREIGN, STILL, frames_of, shown
 
 by_version = pythons.by_version()
@@ -92,7 +92,7 @@ assert t.sigaction(signal.SIGSEGV, ctypes.byref(Action(ctypes.cast(t.abort, ctyp
 
 
 def run(python, script, **env):
-    result = subprocess.run([python.path, script.name], cwd=script.parent, capture_output=True, text=True, timeout=120,
+    result = subprocess.run([python.path, script.name], cwd=script.parent, capture_output=True, text=True, timeout=COMMAND_TIMEOUT,
                             env={**clean_environment(), 'PYTHONDONTWRITEBYTECODE': '1', 'MALLOC_PERTURB_': '0', **env})
     result.stderr = CLOSING.sub('', result.stderr)
     return result

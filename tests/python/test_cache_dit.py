@@ -59,7 +59,7 @@ def play(lib, python, tfanalyze, tmp_path_factory):
         place = tmp_path_factory.mktemp('cache-dit')
         env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'CACHE_DIT_TORCH_PROFILER_DIR': str(place / 'run'),
                **({} if whole else cachedit_alone.environment(python, place)), **env}
-        result = execute([python, '-c', SCRIPT], env, place, 200)
+        result = execute([python, '-c', SCRIPT], env, place)
         assert result.rc == 0 and not result.err, result.err[-2000:]
         assert execute([tfanalyze, 'report', place / 'run'], clean_environment(), place).rc == 0
         trace, = (t for t in scripted.traces(place / 'run') if scripted.stages(t))
@@ -82,7 +82,6 @@ def adds(events):
     return [e['args'] for e in events if e['cat'] == 'cpu_op' and e['name'] == 'aten::add']
 
 
-@pytest.mark.timeout(400)
 @short_form(1, 'whole', [False, True])
 def test_as_it_was_asked_for(play, whole):
     _, files, snapshots = play(whole)
@@ -99,7 +98,6 @@ def test_as_it_was_asked_for(play, whole):
     assert '<string>' in adds(files['usual'])[0]['Call stack']
 
 
-@pytest.mark.timeout(400)
 def test_nothing_else_is_recorded(play):
     """An unwanted activity is not recorded at all; nested contexts get the union of their activities."""
     trace, _, _ = play()
@@ -131,17 +129,15 @@ first(), second(), second()
 '''
 
 
-@pytest.mark.timeout(400)
 def test_one_decorator_for_two_functions(run, python, tmp_path):
     """Without a name, each function of a decorator is a stage of its own name."""
     env = {**cachedit_alone.environment(python, tmp_path), 'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run'}
-    result = run([python, '-c', DECORATED], env, timeout=200)
+    result = run([python, '-c', DECORATED], env)
     assert result.rc == 0 and not result.err, result.err[-2000:]
     path, = result.dir.glob('*.timing.json')
     assert {stage: said['calls'] for stage, said in json.loads(path.read_text())['stages'].items()} == {'first': 1, 'second': 2}
 
 
-@pytest.mark.timeout(400)
 @short_form(1, 'env, expected', [
     ({'TFI_ACTIVITIES': 'cpu,gpu,mem,ops'}, {
         'plain': (True, True, False, False), 'usual': (True, True, True, False), 'device': (True, True, True, False),
@@ -176,11 +172,10 @@ for name, directory in (('a', sys.argv[1]), ('b', 'relative/deep'), ('c', None),
 '''
 
 
-@pytest.mark.timeout(400)
 def test_directories_that_cache_dit_asks_for(run, python, analyze, tmp_path):
     there, here = tmp_path / 'profiles', tmp_path / 'relative' / 'deep'
     default, alone = tmp_path / 'default', cachedit_alone.environment(python, tmp_path)
-    result = run([python, '-c', DIRECTORIES, there], {'CACHE_DIT_TORCH_PROFILER_DIR': default, **alone}, timeout=200)
+    result = run([python, '-c', DIRECTORIES, there], {'CACHE_DIT_TORCH_PROFILER_DIR': default, **alone})
     assert result.rc == 0, result.err
     assert not there.exists() and not here.exists() and not default.exists()
     there.mkdir()
@@ -189,7 +184,7 @@ def test_directories_that_cache_dit_asks_for(run, python, analyze, tmp_path):
                                            if 'breakdown' not in p.name)
     all_of_it = ['-rank0.pickle', '-rank0.txt', '.trace.json.gz.gz']
     for _ in range(2):
-        screen = analyze('report', result.dir, format=None, timeout=120).out
+        screen = analyze('report', result.dir, format=None).out
         assert kinds(there, 'a') == sorted([*all_of_it, '~2.trace.json.gz.gz']) and kinds(here, 'b') == all_of_it
         assert kinds(result.dir, 'a') == kinds(result.dir, 'b') == kinds(result.dir, 'c') == [] and kinds(default, 'c') == all_of_it
         printed = [tmp_path / line for line in result.out.splitlines()]
@@ -201,19 +196,18 @@ def test_directories_that_cache_dit_asks_for(run, python, analyze, tmp_path):
     assert any(e['size'] == 12 and e['frames'] for e in pickle.loads(snapshot.read_bytes())['device_traces'][-1])
 
     before = sorted(there.iterdir()) + sorted(here.iterdir())
-    analyze('report', result.dir, '--output', tmp_path / 'given', format=None, timeout=120)
+    analyze('report', result.dir, '--output', tmp_path / 'given', format=None)
     assert all(kinds(tmp_path / 'given', name) == all_of_it for name in 'abc')
     assert sorted(there.iterdir()) + sorted(here.iterdir()) == before
 
 
-@pytest.mark.timeout(400)
 def test_a_directory_that_can_not_be(run, python, analyze, tmp_path, tfanalyze):
     """An impossible directory gives one message, and the files lie beside the others."""
     (tmp_path / 'file').write_text('')
     env = {'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run', **cachedit_alone.environment(python, tmp_path)}
-    result = run([python, '-c', DIRECTORIES, tmp_path / 'file' / 'below'], env, timeout=200)
+    result = run([python, '-c', DIRECTORIES, tmp_path / 'file' / 'below'], env)
     assert result.rc == 0, result.err
-    answer = execute([tfanalyze, 'report', result.dir], clean_environment(), tmp_path, 120)
+    answer = execute([tfanalyze, 'report', result.dir], clean_environment(), tmp_path)
     assert answer.rc == 0 and len(answer.err.splitlines()) == 1 and f'{tmp_path}/file/below' in answer.err, answer.err
     assert (result.dir / 'a.trace.json.gz').exists()
 
@@ -319,12 +313,12 @@ def test_the_documented_example_with_default_flags(run, python, lib, analyze, tm
     gpu = BUILD / 'simgpu'
     libraries = [lib, built(gpu / 'libcudart.so.13'), built(gpu / 'libcupti.so.13')] if device == 'gpu' else [lib]
     env = {'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'profiles', **({'LD_LIBRARY_PATH': gpu} if device == 'gpu' else {})}
-    result = run([python, '-W', 'ignore', 'run_flux.py', '--profile'], env, preload=':'.join(map(str, libraries)), timeout=200)
+    result = run([python, '-W', 'ignore', 'run_flux.py', '--profile'], env, preload=':'.join(map(str, libraries)))
     assert result.rc == 0, result.err[-2000:]
     printed = Path(re.search(r'^Profiler traces saved to: (.*)$', result.out, re.M)[1])
     assert printed.name == 'flux_inference.trace.json.gz' and printed.exists() == (device == 'gpu')
     assert 'flux_inference' in result.err and 'recorded whole' in result.err
-    analyze('report', result.dir, format=None, timeout=120)
+    analyze('report', result.dir, format=None)
     events = read(printed)
     assert sum(e['name'] == 'aten::mul' for e in events) == 3
     if device == 'gpu':

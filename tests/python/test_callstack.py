@@ -178,11 +178,10 @@ for path in range(int(sys.argv[1])):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @short_form(1, 'count', [15000, 60000])
 def test_many_different_stacks(script, count):
     """Each frame is stored once, so the string table has room for tens of thousands of stacks."""
-    result = script(MANY, arguments=[str(count)], timeout=200)
+    result = script(MANY, arguments=[str(count)])
     assert result.err == ''
     trace = tfr.read(next(result.dir.glob('*.tfr')))
     stacks = [r.values['stack'] for r in trace.records if r.kind == 'range_begin']
@@ -341,7 +340,6 @@ def test_not_while_recording_is_off(script, records):
     assert [r['stack'] for r in records(result.dir, 'range_begin', 'call')] == [None]
 
 
-@pytest.mark.timeout(300)
 def test_allocations_and_operators_of_torch(script, records, python):
     """Allocations and operators deep in Python, without the interpreter's lock, have the frames that traceback sees."""
     result = script(HEAD + '''
@@ -356,7 +354,7 @@ t.tfi_range_push(b's')
 kept = deep(torch.zeros(3))
 del kept
 t.tfi_range_pop()
-''', python, env={'TFI_ACTIVITIES': 'mem,ops'}, timeout=120)
+''', python, env={'TFI_ACTIVITIES': 'mem,ops'})
     row, = (r for r in records(result.dir, 'memory') if r['bytes'] == 12345)
     stack, (said,) = frames(row['stack']), result.said
     assert of_python(stack, said) == said and said[0][0] == 'helper' and len(said) >= 4

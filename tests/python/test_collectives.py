@@ -12,10 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 import tfr
-from conftest import AT_REST, ROOT, clean_environment, execute
-from test_hang_gloo import free_port
+from conftest import AT_REST, ROOT, clean_environment, execute, free_port
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 RANKS = 4
 IN_ORDER = ['plain', 'subgroups', 'late', 'profiled']
 

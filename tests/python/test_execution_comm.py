@@ -5,11 +5,10 @@ The description of a collective comes from RECORD_PARAM_COMMS, as NCCL's backend
 
 import importlib.util
 import json
-import socket
 import subprocess
 
 import pytest
-from conftest import clean_environment, execute
+from conftest import clean_environment, execute, free_port
 
 pytestmark = pytest.mark.torch
 
@@ -75,7 +74,7 @@ def test_descriptions_of_collectives(lib, python, tfanalyze, tmp_path):
                       f'-I{torch}/include', tmp_path / 'describer.cpp', f'-L{torch}/lib', '-ltorch_cpu', '-lc10'], clean_environment(), timeout=400)
     assert result.rc == 0, result.err[-3000:]
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
-    result = execute([python, '-W', 'ignore', '-c', DESCRIBED], env, tmp_path, timeout=200)
+    result = execute([python, '-W', 'ignore', '-c', DESCRIBED], env, tmp_path)
     assert result.rc == 0 and 'tfinject:' not in result.err, result.err[-2000:]
     found = compare(tfanalyze, tmp_path, 0)
     attributes = [{a['name']: a['value'] for a in n['attrs']} for n in found]
@@ -88,9 +87,7 @@ def test_descriptions_of_collectives(lib, python, tfanalyze, tmp_path):
 def gloo(lib, python, tmp_path, script):
     """Runs two ranks, recorded in `run`."""
     with open(tmp_path / 'said', 'w+') as said:
-        with socket.socket() as free:
-            free.bind(('127.0.0.1', 0))
-            port = free.getsockname()[1]
+        port = free_port()
         jobs = [subprocess.Popen([python, '-W', 'ignore', '-c', script], cwd=tmp_path, stderr=said, env={
             **clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_OUTPUT_DIR': str(tmp_path / 'run'), 'RANK': str(rank),
             'WORLD_SIZE': '2', 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port)}) for rank in range(2)]

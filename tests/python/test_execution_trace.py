@@ -72,7 +72,7 @@ def nodes(path):
 def run(lib, python, tfanalyze, tmp_path_factory):
     place = tmp_path_factory.mktemp('execution')
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_OUTPUT_DIR': str(place / 'run')}
-    result = execute([python, '-W', 'ignore', '-c', RUN], env, place, timeout=200)
+    result = execute([python, '-W', 'ignore', '-c', RUN], env, place)
     assert result.rc == 0 and 'tfinject:' not in result.err, result.err[-2000:]
     result = execute([tfanalyze, 'export', 'et', place / 'run', '--output', place / 'ours.json'], clean_environment(), place)
     assert result.rc == 0, result.err
@@ -108,7 +108,7 @@ print(json.dumps(out))
 
 def test_without_the_variable(lib, python, tfanalyze, tmp_path):
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
-    assert execute([python, '-W', 'ignore', '-c', 'import torch; torch.ones(3) + 1'], env, tmp_path, timeout=100).rc == 0
+    assert execute([python, '-W', 'ignore', '-c', 'import torch; torch.ones(3) + 1'], env, tmp_path).rc == 0
     result = execute([tfanalyze, 'export', 'et', tmp_path / 'run', '--output', tmp_path / 'et.json'], clean_environment(), tmp_path)
     assert result.rc == 1 and 'TFI_TENSOR_ADDRESSES=1' in result.err and not (tmp_path / 'et.json').exists()
 
@@ -116,7 +116,7 @@ def test_without_the_variable(lib, python, tfanalyze, tmp_path):
 def test_values_are_left_out(lib, python, tfanalyze, tmp_path):
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_RECORD_VALUES': '0', 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
     code = "import torch; torch.einsum('ij,qz->i', torch.ones(3, 4), torch.full((2, 2), 78125.0))"
-    assert execute([python, '-W', 'ignore', '-c', code], env, tmp_path, timeout=100).rc == 0
+    assert execute([python, '-W', 'ignore', '-c', code], env, tmp_path).rc == 0
     result = execute([tfanalyze, 'export', 'et', tmp_path / 'run'], clean_environment(), tmp_path)
     full, = (n for n in json.loads(result.out)['nodes'] if n['name'] == 'aten::full')
     assert result.rc == 0 and '78125' not in result.out and 'qz' not in result.out
@@ -144,7 +144,7 @@ observer.unregister_callback()
 def test_schemas_of_operators_that_are_defined_again(lib, python, tfanalyze, tmp_path):
     """The schema of a removed operator gives its memory to that of the next one."""
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
-    result = execute([python, '-W', 'ignore', '-c', REDEFINED], env, tmp_path, timeout=200)
+    result = execute([python, '-W', 'ignore', '-c', REDEFINED], env, tmp_path)
     assert result.rc == 0, result.err[-2000:]
     result = execute([tfanalyze, 'export', 'et', tmp_path / 'run'], clean_environment(), tmp_path)
     assert result.rc == 0, result.err

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 import pythons
-from conftest import ROOT, clean_environment, execute
+from conftest import COMMAND_TIMEOUT, ROOT, clean_environment, execute
 
 RUNNER = ROOT / 'tests' / 'cpython_cases.py'
 STAGE = 'unittest.case:TestCase.run'
@@ -35,7 +35,7 @@ def has_tests(path):
     """True if the interpreter brings the tests; Debian's without the package has only a stub of `test`."""
     script = 'import importlib.util as u; print(bool(u.find_spec("test.test_os") and u.find_spec("test.test_fork1")))'
     try:
-        return subprocess.run([path, '-c', script], capture_output=True, text=True, timeout=60).stdout.strip() == 'True'
+        return subprocess.run([path, '-c', script], capture_output=True, text=True, timeout=COMMAND_TIMEOUT).stdout.strip() == 'True'
     except (OSError, subprocess.SubprocessError):
         return False
 

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 import scripted
-from conftest import BUILD, CLOSING, clean_environment
+from conftest import BUILD, CLOSING, COMMAND_TIMEOUT, clean_environment
 from test_python import calls
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
@@ -71,14 +71,14 @@ def served(place, command, env, ready, preload):
     with open(place / 'log', 'w') as log, subprocess.Popen(list(map(str, command)), cwd=place, env={k: str(v) for k, v in full.items()},
                                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True) as process:
         try:
-            until = time.monotonic() + 120
+            until = time.monotonic() + COMMAND_TIMEOUT
             while not (found := re.search(ready, (place / 'log').read_text())):
                 assert process.poll() is None and time.monotonic() < until, (place / 'log').read_text()
                 time.sleep(0.02)
             server.found = found.groups()
             yield server
             process.terminate()
-            server.rc = process.wait(60)
+            server.rc = process.wait(COMMAND_TIMEOUT)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -88,7 +88,7 @@ def served(place, command, env, ready, preload):
 def asked(port):
     """{path: answer} of the requests that some clients make at once, each over a connection of its own."""
     def client(number):
-        connection = http.client.HTTPConnection('127.0.0.1', port, timeout=60)
+        connection = http.client.HTTPConnection('127.0.0.1', port, timeout=COMMAND_TIMEOUT)
         found = {}
         for i in range(number, REQUESTS, CLIENTS):
             connection.request('GET', f'/{i}')

@@ -87,7 +87,6 @@ def same(run, tmp_path, name, path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_tests_of_joblib(run, tmp_path):
     """Hashing and the inspection of functions, which see our stages as anybody's functions."""
     built(PICKLERS / '.stamp')

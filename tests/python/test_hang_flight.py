@@ -13,8 +13,7 @@ import subprocess
 
 import pytest
 
-from conftest import clean_environment
-from test_hang_gloo import free_port
+from conftest import clean_environment, free_port
 
 PROGRAM = """
 import json, os, sys, threading, time

@@ -5,23 +5,16 @@ machine may need any time to name it: only the soak test asserts the 15 seconds,
 """
 
 import signal
-import socket
 import subprocess
 import time
 
 import pytest
 
-from conftest import ROOT, clean_environment, short_form
+from conftest import COMMAND_TIMEOUT, ROOT, clean_environment, free_port, short_form
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 RANKS, AT_FAULT = 3, 2
 PROGRAM = ROOT / 'tests' / 'pipelines' / 'hanging.py'
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
 
 
 def line_of(text):
@@ -70,7 +63,7 @@ def fault_of(answer):
     return (answer['totals']['unmatched'] or [None])[0]
 
 
-def ask_until(analyze, run, accepted, seconds=100):
+def ask_until(analyze, run, accepted, seconds=COMMAND_TIMEOUT):
     """Asks until the answer is accepted; returns the last answer, and when it was given."""
     end = time.monotonic() + seconds
     while True:

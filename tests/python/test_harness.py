@@ -647,10 +647,10 @@ if __name__ == '__main__':
 def test_a_stage_alone_runs_the_same_operators(run, run_script, analyze, python, tmp_path):
     """The script that `report` writes runs the same operators and shapes as the call in the pipeline."""
     (tmp_path / 'pipe.py').write_text(PIPELINE)
-    result = run([python, 'pipe.py'], {'TFI_STAGES': '__main__:encode'}, timeout=200)
+    result = run([python, 'pipe.py'], {'TFI_STAGES': '__main__:encode'})
     assert result.rc == 0 and not [line for line in result.err.splitlines() if line.startswith('tfinject')], result.err[-2000:]
     there = json.loads(result.out.splitlines()[-1])
-    analyze('report', result.dir, timeout=200)
+    analyze('report', result.dir)
     stage = json.loads((result.dir / 'timing_io_signature.json').read_text())['stages']['encode']
     assert stage['target'] == f'{tmp_path}/pipe.py:encode'
     assert list(stage['input_signatures']) == ['ids', 'mask', 'options', 'extra', 'weights']
@@ -674,7 +674,7 @@ def test_a_method_needs_its_object(run, run_script, analyze, python, tmp_path):
     (tmp_path / 'model.py').write_text('import torch\nclass Model:\n    def process(self, x):\n        return x + 1\nmodel = Model()\n')
     (tmp_path / 'go.py').write_text('import torch, model\ntorch.set_num_threads(1)\n'
                                     'for _ in range(3):\n    model.model.process(torch.ones(3, dtype=torch.int16))\n')
-    result = run([python, 'go.py'], {'TFI_STAGES': 'model:Model.process'}, timeout=200)
+    result = run([python, 'go.py'], {'TFI_STAGES': 'model:Model.process'})
     assert result.rc == 0, result.err[-2000:]
     analyze('report', result.dir)
     script = result.dir / 'profile_Model.process.py'
@@ -716,15 +716,14 @@ pipe, _ = diffusion.dit()
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize('stage', ['transformer', 'vae.decode', 'scheduler'])
 def test_parts_of_a_diffusers_pipeline(run, run_script, analyze, python, tmp_path, stage):
     """A part that --target names runs the same operators alone as in a call of the pipeline. test_stage_scripts has the short form."""
     (tmp_path / 'parts.py').write_text(PARTS)
     path = {'PYTHONPATH': f'{ROOT}/tests/pipelines:{tmp_path}'}
-    result = run([python, ROOT / 'tests' / 'pipelines' / 'diffusion.py', 'dit'], {'TFI_STAGES': 'auto', **path}, timeout=230)
+    result = run([python, ROOT / 'tests' / 'pipelines' / 'diffusion.py', 'dit'], {'TFI_STAGES': 'auto', **path})
     assert result.rc == 0, result.err[-2000:]
-    analyze('report', result.dir, timeout=100)
+    analyze('report', result.dir)
     trace, = (t for t in scripted.traces(result.dir) if scripted.stages(t))
     done = run_script(result.dir / f'profile_{stage}.py', '--target', f'parts:pipe.{stage}', '--no-grad', '--warmup', '0',
                       '--output-dir', tmp_path / 'alone', **path)

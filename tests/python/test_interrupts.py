@@ -9,6 +9,7 @@ import signal
 import pytest
 
 import pythons
+from conftest import COMMAND_TIMEOUT
 
 by_version = pythons.by_version()
 ARRIVED, LOST, OTHER, ENDED = 10, 11, 12, 128 + signal.SIGVTALRM  # exit statuses of the interrupted children
@@ -52,7 +53,7 @@ PACKAGE = {
 def interrupted(run, victim, tmp_path):
     """interrupted(python, name, moments, stages) -> the lines of the import, and the statuses of each interrupted child,
     without the library and with it."""
-    def interrupted(python, name, moments, env=None, timeout=120):
+    def interrupted(python, name, moments, env=None, timeout=COMMAND_TIMEOUT):
         (tmp_path / 'script.py').write_text(SCRIPT)
         command = [python, '-B', 'script.py', victim('libmoments.so'), name]
         found = []

@@ -77,7 +77,7 @@ def run(request, lib, python, analyze, tmp_path):
     libraries = [lib.with_name('libtfinject-alloc.so')] * least + [lib]
     env = {**clean_environment(), 'LD_PRELOAD': ' '.join(map(str, libraries)), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_ACTIVITIES': 'ops,mem',
            'TFI_HOST_ALLOC_KB': str(least), 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
-    result = execute([python, '-W', 'ignore', '-c', LOOP, model], env, tmp_path, timeout=200)
+    result = execute([python, '-W', 'ignore', '-c', LOOP, model], env, tmp_path)
     assert result.rc == 0 and 'tfinject:' not in result.err, result.err[-2000:]
     raw, sums = analyze('memory', '--layout', 'raw', tmp_path / 'run')['rows'], analyze('memory', tmp_path / 'run')['rows']
     assert len(raw) == len(sums)
@@ -179,7 +179,7 @@ def test_parameters_of_other_kinds(lib, python, forked, analyze, tmp_path):
     and the memory of the others is recorded."""
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
     alone = forked(['python', '-c', KINDS])
-    result = execute([python, '-c', KINDS], env, tmp_path, timeout=200)
+    result = execute([python, '-c', KINDS], env, tmp_path)
     assert (result.rc, alone.rc) == (0, 0) and result.err == alone.err, result.err[-2000:]
     counted, *addresses = json.loads(result.out)
     assert counted == json.loads(alone.out)[0] > 0

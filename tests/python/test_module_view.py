@@ -79,7 +79,7 @@ def run(tmp_path_factory, lib, python, tfanalyze):
     top = tmp_path_factory.mktemp('modules')
     (top / 'model.py').write_text(MODEL)
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(top / 'run'), 'TFI_MODULE_DEPTH': '10', 'TFI_WITH_STACK': '1'}
-    result = execute([python, '-W', 'ignore', 'model.py'], env, top, 200)
+    result = execute([python, '-W', 'ignore', 'model.py'], env, top)
     assert result.rc == 0 and 'tfinject:' not in result.err, result.err[-2000:]
     result = execute([tfanalyze, 'export', 'tensorboard', top / 'run', '--output', top / 'board'], clean_environment(), top)
     assert result.rc == 0, result.err
@@ -96,7 +96,7 @@ def without_names(tree):
 
 
 def test_the_tree_is_torchs(run, python, tmp_path):
-    result = execute([python, '-W', 'ignore', '-c', VIEW, *run], clean_environment(), tmp_path, 200)
+    result = execute([python, '-W', 'ignore', '-c', VIEW, *run], clean_environment(), tmp_path)
     theirs, ours = json.loads(result.out.splitlines()[-1])
     assert without_names(ours) == without_names(theirs)
     (net, calls, _, inside), = ours

@@ -31,7 +31,7 @@ def profiled(python, lib, tmp_path_factory):
             path = tmp_path_factory.mktemp('profiled') / 'trace.json'
             script = ROOT / 'tests' / 'profiled.py'
             env = {**clean_environment(), 'LD_PRELOAD': lib, 'TFI_OUTPUT_DIR': path.parent / 'run', 'TFI_PROFILE_MEMORY': 1}
-            result = execute([python, script, work, options, path], {k: str(v) for k, v in env.items()}, timeout=200)
+            result = execute([python, script, work, options, path], {k: str(v) for k, v in env.items()})
             assert result.rc == 0 and 'tfinject: ' not in result.err, result.err[-2000:]
             known[work, options] = path, json.loads(result.out)
         return known[work, options]

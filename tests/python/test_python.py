@@ -180,7 +180,7 @@ def test_torchrun(run, tmp_path, python, analyze):
                                        'os.write(1, b"%d\\n" % work(torch.ones(2) * dist.get_rank()))\n'  # one write: the ranks share a pipe
                                        'dist.destroy_process_group()\n' + AT_REST)
     command = [python, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2', 'ranks.py']
-    result = run(command, {'TFI_STAGES': '__main__:work', 'OMP_NUM_THREADS': '1'}, timeout=200)
+    result = run(command, {'TFI_STAGES': '__main__:work', 'OMP_NUM_THREADS': '1'})
     assert result.rc == 0 and result.out.split() == ['2', '2'] and 'tfinject' not in result.err, result.err
     assert calls(result)['work'] == 2
     assert sorted(row['rank'] for row in analyze('info', result.dir)['rows']) == [0, 1]
@@ -313,7 +313,7 @@ def test_compile_has_the_same_graphs(run, tmp_path, python):
         (tmp_path / f'{name}.py').write_text('def inner(x):\n    return (x * 2).relu() + 1\n'
                                              'def outer(f, x):\n    return f(x)\n'
                                              'def around(x):\n    y = inner(x)\n    print(end="")\n    return y * 3\n')
-    watched = run([python, '-B', 'compiled.py'], {'TFI_STAGES': 'work:inner,work:outer,work:around,__main__:local'}, timeout=120)
+    watched = run([python, '-B', 'compiled.py'], {'TFI_STAGES': 'work:inner,work:outer,work:around,__main__:local'})
     assert (watched.rc, watched.err) == (0, '')
     bare, work = watched.out.splitlines()
     assert work == bare and 'unique_graphs' in bare and 'graph_break' in bare

@@ -23,8 +23,8 @@ def same(run, tmp_path):
         (tmp_path / 'script.py').write_text(script)
         (tmp_path / 'work.py').write_text(work)
         command = [python, '-B', *options, 'script.py']
-        bare = run(command, preload=False, timeout=100)
-        watched = run(command, {'TFI_STAGES': stages, **(env or {})}, timeout=100)
+        bare = run(command, preload=False)
+        watched = run(command, {'TFI_STAGES': stages, **(env or {})})
         assert bare.rc == rc, bare.err
         assert (watched.rc, watched.out, watched.err) == (bare.rc, bare.out, said + bare.err)
         found = {}

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 import pythons
-from conftest import CLOSING, clean_environment
+from conftest import CLOSING, COMMAND_TIMEOUT, clean_environment
 from test_silence import frames_of
 
 by_version = pythons.by_version()
@@ -60,7 +60,7 @@ async def main():
 
 def run(python, script, **env):
     result = subprocess.run([python.path, script.name], cwd=script.parent, capture_output=True, text=True,
-                            env={**clean_environment(), 'PYTHONDONTWRITEBYTECODE': '1', **env}, timeout=120)
+                            env={**clean_environment(), 'PYTHONDONTWRITEBYTECODE': '1', **env}, timeout=COMMAND_TIMEOUT)
     return result.returncode, result.stdout, CLOSING.sub('', result.stderr)
 
 

@@ -4,11 +4,8 @@ The test build breaks the shim at the step SHIM_FAILS_AT. Output and exit code e
 library, one warning names the part that is off, and the other parts continue.
 """
 
-import pytest
-
 from conftest import ROOT, short_form
 
-pytestmark = pytest.mark.timeout(600)
 PIPELINES = ROOT / 'tests' / 'pipelines'
 
 TORCH = '''
@@ -50,7 +47,7 @@ def ours(text):
 @short_form(1, 'step, env, there, missing', TORCH_STEPS, ids=[s[0] for s in TORCH_STEPS])
 def test_torch(run, python, forked, analyze, step, env, there, missing):
     bare = forked(['python', '-c', TORCH])
-    result = run([python, '-c', TORCH], {**env, 'SHIM_FAILS_AT': step}, preload='test', timeout=200)
+    result = run([python, '-c', TORCH], {**env, 'SHIM_FAILS_AT': step}, preload='test')
     assert (result.rc, result.out) == (bare.rc, bare.out) and bare.rc == 0
     line, = ours(result.err)
     assert line.endswith('is off: RuntimeError: broken by a test'), line

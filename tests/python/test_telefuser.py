@@ -144,13 +144,13 @@ def both(tmp_path_factory, lib, tfanalyze, python):
                'SIMGPU_LOG': str(place / 'log'),
                'TELEFUSER_PROFILER_OUTPUT_DIR': str(place / 'run'), 'LD_PRELOAD': ':'.join(map(str, filter(None, [preload, *libraries])))}
         (place / 'pipeline.py').write_text(PIPELINE)
-        result = execute([python, '-W', 'ignore', 'pipeline.py'], env, place, 200)
+        result = execute([python, '-W', 'ignore', 'pipeline.py'], env, place)
         assert result.rc == 0, result.err[-3000:]
         return SimpleNamespace(out=result.out, err=result.err, dir=place / 'run', waits=waits_in(place / 'log'),
                                at_exit={p.name: p.read_text() for p in (place / 'run').glob('*.json')})
 
     theirs, ours = make('theirs', None), make('ours', lib)
-    screen = execute([tfanalyze, 'report', ours.dir], clean_environment(), ours.dir, 120)
+    screen = execute([tfanalyze, 'report', ours.dir], clean_environment(), ours.dir)
     assert screen.rc == 0, screen.err
     return SimpleNamespace(theirs=theirs, ours=ours, screen=screen)
 
@@ -327,7 +327,7 @@ print(p.get_profiler_output_dir())
 def test_setters(run, python, analyze, tmp_path):
     """The setters choose the directory until something is written, and the activities; the getter returns it. A later setter
     chooses where TeleFuser's own files go. A directory in use stays."""
-    result = run([python, '-W', 'ignore', '-c', SETTERS], {'TFI_OUTPUT_DIR': None, 'TELEFUSER_LOG_LEVEL': 'ERROR'}, timeout=200)
+    result = run([python, '-W', 'ignore', '-c', SETTERS], {'TFI_OUTPUT_DIR': None, 'TELEFUSER_LOG_LEVEL': 'ERROR'})
     assert result.rc == 0, result.err[-2000:]
     first, *rest = result.out.splitlines()
     there, later = tmp_path / 'named' / 'here', tmp_path / 'later' / 'place'
@@ -342,7 +342,7 @@ def test_setters(run, python, analyze, tmp_path):
 
 def test_a_late_name(run, python, tmp_path):
     """set_pipeline_name after the first operator names the directory of what TeleFuser writes afterwards; the trace stays."""
-    result = run([python, '-W', 'ignore', '-c', LATE], {'TFI_OUTPUT_DIR': None, 'TELEFUSER_LOG_LEVEL': 'ERROR'}, timeout=200)
+    result = run([python, '-W', 'ignore', '-c', LATE], {'TFI_OUTPUT_DIR': None, 'TELEFUSER_LOG_LEVEL': 'ERROR'})
     assert result.rc == 0, result.err[-2000:]
     base = tmp_path / 'work_dirs' / 'profiler_output'
     minute, = (p.name for p in (base / 'default').iterdir())
@@ -353,7 +353,7 @@ def test_a_late_name(run, python, tmp_path):
 
 
 def test_a_users_directory_goes_first(run, python, tmp_path):
-    result = run([python, '-W', 'ignore', '-c', SETTERS], {'TELEFUSER_LOG_LEVEL': 'ERROR'}, timeout=200)
+    result = run([python, '-W', 'ignore', '-c', SETTERS], {'TELEFUSER_LOG_LEVEL': 'ERROR'})
     assert result.rc == 0 and set(line for line in result.out.splitlines() if line.startswith('/')) == {str(tmp_path / 'run')}
     assert list((tmp_path / 'run').glob('*.tfr')) and not (tmp_path / 'named').exists()
 
@@ -396,7 +396,7 @@ def test_what_a_quiet_context_decorates_stays_what_it_was(run, python, forked, a
     """Outside debug mode TeleFuser returns what it decorates: a class, a module, a property, a generator stay what they were.
     A function does, raises and prints what it did, and is a stage."""
     theirs = forked(['python', '-W', 'ignore', '-c', QUIET], {**clean_environment(), 'TELEFUSER_LOG_LEVEL': 'ERROR'})
-    ours = run([python, '-W', 'ignore', '-c', QUIET], {'TELEFUSER_LOG_LEVEL': 'ERROR'}, timeout=200)
+    ours = run([python, '-W', 'ignore', '-c', QUIET], {'TELEFUSER_LOG_LEVEL': 'ERROR'})
     assert theirs.rc == ours.rc == 0, ours.err[-2000:]
     assert len(theirs.out.splitlines()) == 20 and ours.out == theirs.out
     calls = {row['stage']: row['calls'] for row in analyze('stages', tmp_path / 'run')['rows']}
@@ -437,7 +437,7 @@ def test_stages_wait_for_the_device(run, python, lib, analyze, tmp_path):
         env = {**how, 'TELEFUSER_TIMING_REPORT': tmp_path / f'report{value}.json', 'TELEFUSER_PROFILE_DEBUG': 'true',
                'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': log, 'KINETO_LOG_LEVEL': '5', 'TFI_OUTPUT_DIR': tmp_path / f'run{value}'}
         libraries = [lib, built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
-        result = run([python, '-W', 'ignore', '-c', SYNC], env, preload=':'.join(map(str, libraries)), timeout=200)
+        result = run([python, '-W', 'ignore', '-c', SYNC], env, preload=':'.join(map(str, libraries)))
         assert result.rc == 0 and result.out.startswith('captured\n') and 'tfinject: ' not in result.err, result.err[-2000:]
         waits[value] = waits_in(log)
         said[value] = re.findall(r'\[Timing\] (\w+): [\d.]+ (ms\w*(?: \w+)?)', result.err + result.out)

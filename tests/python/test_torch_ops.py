@@ -156,7 +156,7 @@ def training(tmp_path_factory, lib, python, forked):
     for name, extra in (('with', {'LD_PRELOAD': str(lib)}), ('without', {})):
         directory = tmp_path_factory.mktemp(name)
         env = {**clean_environment(), 'TFI_OUTPUT_DIR': str(directory / 'run'), **extra}
-        result = execute([python, '-c', TRAIN], env, directory, timeout=200) if extra else forked(['python', '-c', TRAIN], cwd=directory)
+        result = execute([python, '-c', TRAIN], env, directory) if extra else forked(['python', '-c', TRAIN], cwd=directory)
         assert result.rc == 0, result.err
         assert 'tfinject:' not in result.err
         found[name] = directory
@@ -263,7 +263,7 @@ uvloop.run(both('uvloop '))
 def ranges(tmp_path_factory, lib, python):
     directory = tmp_path_factory.mktemp('ranges')
     env = {**clean_environment(), 'TFI_OUTPUT_DIR': str(directory / 'run'), 'LD_PRELOAD': str(lib)}
-    result = execute([python, '-c', RANGES], env, directory, timeout=120)
+    result = execute([python, '-c', RANGES], env, directory)
     assert result.rc == 0 and 'tfinject:' not in result.err, result.err
     return read(directory / 'run')
 
@@ -382,7 +382,6 @@ with torch.profiler.record_function('loop'):
 # ---- an unknown libtorch ----
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_layout_is_that_of_the_headers(python):
     """The table's layout of this torch equals the one that a compiler computes from its headers."""
     said = execute([python, '-c', 'import torch; print(torch.__path__[0] + "/include", torch.__version__)'], clean_environment()).out
@@ -502,7 +501,7 @@ def asked(tmp_path_factory, lib, python):
     """The output of ASKED, and the trace."""
     directory = tmp_path_factory.mktemp('asked')
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(directory / 'run'), **ASKED_ENV}
-    result = execute([python, '-c', ASKED], env, directory, timeout=200)
+    result = execute([python, '-c', ASKED], env, directory)
     assert result.rc == 0 and 'tfinject:' not in result.err, result.err
     return json.loads(result.out.splitlines()[-1]), read(directory / 'run')
 
@@ -591,7 +590,7 @@ for act in sys.argv[1:]:
 def test_errors_look_the_same(run, python, forked, acts):
     """An error of a function that we stand in front of has none of our frames in its traceback."""
     plain = forked(['python', '-c', ERRORS, *acts])
-    ours = run([python, '-c', ERRORS, *acts], {'TFI_STAGES': 'auto', 'TFI_WITH_MODULES': '1'}, timeout=100)
+    ours = run([python, '-c', ERRORS, *acts], {'TFI_STAGES': 'auto', 'TFI_WITH_MODULES': '1'})
     assert (ours.rc, ours.out) == (plain.rc, plain.out) and plain.out.count('\n') == len(acts), ours.out + plain.out
 
 
@@ -618,7 +617,7 @@ print(resident() - before)
 
 def test_ranges_ended_elsewhere_are_reused(run, python):
     """100,000 ranges that one thread begins and another one ends take no memory each."""
-    result = run([python, '-c', MANY_ENDED_ELSEWHERE], {'TFI_ACTIVITIES': 'ops', 'TFI_MAX_MB': '1'}, timeout=200)
+    result = run([python, '-c', MANY_ENDED_ELSEWHERE], {'TFI_ACTIVITIES': 'ops', 'TFI_MAX_MB': '1'})
     assert result.rc == 0, result.err[-2000:]
     assert int(result.out) < 6 << 20
 
@@ -633,7 +632,7 @@ with torch.profiler.record_function('stage'):
 @pytest.mark.parametrize('names, asked', [('', False), ('stage', True)])
 def test_libtorch_is_asked_for_operators_only_where_they_are_wanted(run, analyze, python, names, asked):
     """libtorch prepares the arguments of every operator as soon as anybody asks; stages that are only timed do not."""
-    result = run([python, '-c', TIMED], {'ENABLE_PROFILER_NAMES': names}, timeout=200)
+    result = run([python, '-c', TIMED], {'ENABLE_PROFILER_NAMES': names})
     assert (result.rc, result.err) == (0, '')
     facts = {r['values']['key']: r['values']['value'] for r in analyze('dump', result.dir)['rows'] if r['kind'] == 'metadata'}
     assert (facts['torch.operators'] != 'off: no stage is selected') == asked, facts

@@ -101,7 +101,7 @@ def profiled(lib, python, tmp_path_factory):
     (place / 'model.py').write_text(PROFILED)
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_WITH_MODULES': '1', 'TFI_TENSOR_ADDRESSES': '1',
            'TFI_OUTPUT_DIR': str(place / 'run')}
-    result = execute([python, 'model.py'], env, place, timeout=200)
+    result = execute([python, 'model.py'], env, place)
     assert result.rc == 0 and 'tfinject: ' not in result.err, result.err[-2000:]
     return place
 
@@ -199,7 +199,7 @@ def test_other_releases(testlib, python, tmp_path, release):
     """libtorch lacks the function, or it returns another object: operators are recorded without modules."""
     (tmp_path / 'model.py').write_text(MODEL + 'forward(), both()')
     env = {**clean_environment(), 'LD_PRELOAD': str(testlib), 'TFI_WITH_MODULES': '1', 'TORCH_HIERARCHY': release, 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
-    result = execute([python, 'model.py'], env, tmp_path, timeout=200)
+    result = execute([python, 'model.py'], env, tmp_path)
     assert result.rc == 0, result.err[-2000:]
     rows, = functions(read(tmp_path / 'run')).values()
     assert len(rows) > 300 and {f.modules for f in rows} == {None}
@@ -226,7 +226,7 @@ def test_functions_that_torch_frees(lib, python, tmp_path, asked):
     (tmp_path / 'model.py').write_text(MODEL + FROZEN)
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_WITH_MODULES': asked, 'TFI_OUTPUT_DIR': str(tmp_path / 'run'),
            'MALLOC_PERTURB_': '165'}
-    result = execute([python, 'model.py'], env, tmp_path, timeout=200)
+    result = execute([python, 'model.py'], env, tmp_path)
     assert result.rc == 0, result.err[-2000:]
     rows, = functions(read(tmp_path / 'run')).values()
     assert len(rows) > 300 and ({f.modules for f in rows} == {None}) == (asked == '0')
@@ -242,7 +242,7 @@ for i in range(50):
     x.to(torch.bfloat16), torch.add(x, x, alpha=2.5 + i), torch.arange(5 + i), x.split([3, 3])
 ''')
     env = {**clean_environment(), 'LD_PRELOAD': f'{testlib}:{OWN_NEW}', 'TFI_WITH_MODULES': '1', 'TFI_OUTPUT_DIR': str(tmp_path / 'run'), **variables}
-    result = execute([python, 'model.py'], env, tmp_path, timeout=200)
+    result = execute([python, 'model.py'], env, tmp_path)
     assert result.rc == 0, result.err[-2000:]
     trace = read(tmp_path / 'run')
     rows = [f for rows in functions(trace).values() for f in rows]

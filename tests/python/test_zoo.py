@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 import pythons
-from conftest import BUILD, ROOT, built
+from conftest import BUILD, COMMAND_TIMEOUT, ROOT, built
 from test_python import calls
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ def environment(**more):
     return {'PYTHONPATH': f'{BUILD}/picklers:{SCRIPTS}', 'PYTHONHASHSEED': '0', 'PYTHONDONTWRITEBYTECODE': '1', **more}
 
 
-def same(run, command, stages, timeout=120):
+def same(run, command, stages, timeout=COMMAND_TIMEOUT):
     """Runs the command with and without stages; returns their calls, and the names in the library's lines."""
     bare = run(command, environment(), preload=False, timeout=timeout)
     watched = run(command, environment(TFI_STAGES=stages), timeout=timeout)
@@ -116,10 +116,9 @@ TORCH_LEFT_ALONE = ['Model', 'Model.layer', 'Op', 'model', 'op', 'scripted', 'uf
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(400)
 def test_zoo_of_torch(run, python):
     """Functions, modules and kernels are compiled, traced, scripted, exported, compared, inspected, pickled and saved."""
-    found, left = same(run, [python, SCRIPTS / 'zoo_torch.py', *PICKLERS], stages_of('torch_animals'), timeout=200)
+    found, left = same(run, [python, SCRIPTS / 'zoo_torch.py', *PICKLERS], stages_of('torch_animals'))
     assert sorted({name.partition(':')[2] for name in left} - {'kernel'}) == TORCH_LEFT_ALONE
     assert {'helper', 'function', 'caller', 'decorated', 'nothing', 'Op.forward', 'Op.backward', 'Model.forward'} <= set(found), found
 
@@ -129,7 +128,6 @@ NUMBA_LEFT_ALONE = 'Counter calls_helper caller callback compiled generalized in
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_zoo_of_numba(run, python):
     """numba compiles functions that are stages, from their code, and what it has compiled is left alone."""
     place = BUILD / 'numba'

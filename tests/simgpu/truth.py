@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
-from conftest import BUILD, built, clean_environment, execute
+from conftest import BUILD, COMMAND_TIMEOUT, built, clean_environment, execute
 
 STANDARD = ['memcpy_dtod 1us + 0.001ns*bytes', 'memcpy_* 1us + 0.04ns*bytes', 'memset 1us + 0.001ns*bytes', '* 2us + 10ns*blocks']
 PICOSECONDS = {'ns': 10 ** 3, 'us': 10 ** 6, 'ms': 10 ** 9, 's': 10 ** 12}
@@ -26,7 +26,7 @@ def environment(directory, script=None, **more):
     return {**env, **{k: str(v) for k, v in more.items()}}
 
 
-def run(directory, command, script=None, timeout=60, **more):
+def run(directory, command, script=None, timeout=COMMAND_TIMEOUT, **more):
     """Runs the command; the result has rc, out, err, and the logs of its processes (see read)."""
     result = execute(command, environment(directory, script, **more), directory, timeout)
     logs = [read(p) for p in Path(directory).glob('truth-*.jsonl')]

@@ -71,8 +71,10 @@ static uint32_t launcher_of(const struct process *p, const struct attribution *a
     return span == NO_PLACE ? NO_THREAD : p->spans.thread[span];
 }
 
-static void find_gaps(struct gaps *gaps, const struct process *p, const struct attribution *a)
+/* Leaves the total unknown if records of work are left out, which may have run in a gap. */
+static void find_gaps(struct gaps *gaps, struct scope *scope, const struct attribution *a)
 {
+    const struct process *p = scope->process;
     const struct works *w = &p->works;
     size_t *order = mem_zero(w->table.count, sizeof *order), count = 0;
     int64_t covered = INT64_MIN;
@@ -90,6 +92,8 @@ static void find_gaps(struct gaps *gaps, const struct process *p, const struct a
         }
         covered = i ? MAX(covered, w->end[work]) : w->end[work];
     }
+    if (count && left_out_of(scope_left_out(scope), (struct interval){w->start[order[0]], covered}, NO_PLACE))
+        gaps->total = -1;
     free(order);
 }
 
@@ -182,7 +186,7 @@ int64_t sampled_each(struct scope *scope, void (*visit)(void *context, const str
 {
     struct walk walk = {.scope = scope, .attribution = scope_attribute(scope)};
     note_threads(&walk);
-    find_gaps(&walk.gaps, scope->process, walk.attribution);
+    find_gaps(&walk.gaps, scope, walk.attribution);
     for (size_t i = 0; i < scope->process->looks.table.count; i++) {
         struct sampled s = {.look = i};
         if (measure(&walk, &s)) visit(context, &s);

@@ -16,7 +16,7 @@ struct sampled {
 struct needs sampled_needs(const struct options *options);
 
 /* Calls `visit` for each period. Returns the device time without work between the first and the last work, for shares of
- * device_idle; -1: there is no work whose launches are known. */
+ * device_idle; -1: there is no work, or some of it is left out. */
 int64_t sampled_each(struct scope *scope, void (*visit)(void *context, const struct sampled *sampled), void *context);
 
 /* Returns what a thread waited in: a system call's name, `GIL`, `processor`, or NULL. */
