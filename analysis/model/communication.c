@@ -4,7 +4,6 @@
  */
 #include "model/communication.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,15 +35,15 @@ static bool begins_with(const char *name, size_t length, const char *prefix)
 
 bool is_communication(const char *name, size_t length, bool tracelens)
 {
-    bool begins[256] = {false}; /* by character: a word begins with it */
+    const uint32_t begins = 0 /* the five low bits of letters, equal in both cases, with which a word begins */
+#define COMMUNICATION(word, tracelens) | UINT32_C(1) << (*word & 31)
+#define COMMUNICATION_NAME(word) | UINT32_C(1) << (*word & 31)
+#include "collectives.def"
+        ;
     bool has_name = !begins_with(name, length, "_Z") && !begins_with(name, length, "triton_");
     int depth = 0;
-    for (size_t i = 0; i < ARRAY_SIZE(communication); i++) {
-        unsigned char first = (unsigned char)communication[i].word[0];
-        begins[first] = begins[toupper(first)] = true;
-    }
     for (size_t at = 0; at < MIN(length, (size_t)LONGEST_NAME); at++) {
-        for (size_t i = 0; begins[(unsigned char)name[at]] && i < ARRAY_SIZE(communication); i++) {
+        for (size_t i = 0; begins >> (name[at] & 31) & 1 && i < ARRAY_SIZE(communication); i++) {
             const struct communication_word *row = &communication[i];
             if (tracelens ? !row->tracelens : !row->anywhere && (depth > 0 || !has_name)) continue;
             if (word_is_at(row, name + at, length - at)) return true;

@@ -132,14 +132,31 @@ static inline const char *scan_text(const char *p, struct slice *text, bool *esc
     return quote + 1;
 }
 
-/* Reads the pid or tid of a row: a number, bare or in a string, or another string. */
-static inline const char *scan_row(struct kineto_event *event, const char *p, unsigned flag, int64_t *to,
-                                   struct slice *text)
+/* Tells whether the bytes at `p` are those of a guess, as far as they count. */
+static inline bool is_guess(const char *p, const char *bytes, unsigned mask)
+{
+    return mask && (tfi_sixteen_bits(tfi_sixteen_at(p) == tfi_sixteen_at(bytes)) & mask) == mask;
+}
+
+/* Reads the pid or tid of a row: a number, bare or in a string, or another string. Most events have that of the one
+ * before, which comparing finds faster than parsing. */
+static inline const char *scan_row(struct kineto_event *event, const char *p, unsigned flag, struct row_guess *guess,
+                                   int64_t *to, struct slice *text)
 {
     bool escaped;
     *text = (struct slice){0};
+    if (is_guess(p, guess->bytes, guess->mask)) {
+        *to = guess->number;
+        event->has |= flag;
+        return p + guess->length;
+    }
     const char *after = scan_number(event, p, flag, to);
-    if (*p == '"') after = scan_text(p, text, &escaped);
+    size_t length = (size_t)(after - p);
+    if (*p == '"') return scan_text(p, text, &escaped);
+    if (event->has & flag && *after == ',' && length < sizeof guess->bytes) {
+        *guess = (struct row_guess){.mask = (uint16_t)((2u << length) - 1), .length = (uint8_t)length, .number = *to};
+        memcpy(guess->bytes, p, sizeof guess->bytes);
+    }
     return after;
 }
 
@@ -165,8 +182,8 @@ static inline const char *scan_member(struct kineto_scanner *s, struct kineto_ev
     case KEY_NAME: return scan_text(p, &event->name, &s->escaped_name);
     case KEY_TS: return scan_time(event, p, HAS_TS, HAS_FLOAT_TS, &event->ts);
     case KEY_DUR: return scan_time(event, p, HAS_DUR, HAS_FLOAT_DUR, &event->dur);
-    case KEY_PID: return scan_row(event, p, HAS_PID, &event->pid, &event->pid_text);
-    case KEY_TID: return scan_row(event, p, HAS_TID, &event->tid, &event->tid_text);
+    case KEY_PID: return scan_row(event, p, HAS_PID, &s->row[0], &event->pid, &event->pid_text);
+    case KEY_TID: return scan_row(event, p, HAS_TID, &s->row[1], &event->tid, &event->tid_text);
     case KEY_ID: return scan_id(event, p, HAS_ID, &event->id);
     case KEY_STREAM: return scan_number(event, p, HAS_STREAM, &event->stream);
     case KEY_DEVICE: return scan_number(event, p, HAS_DEVICE, &event->device);
@@ -181,30 +198,41 @@ static inline const char *scan_member(struct kineto_scanner *s, struct kineto_ev
     }
 }
 
-/* Finds the key whose text begins at `text`, and the quote behind it.
+/* Returns the position behind white space, a colon and white space; NULL without a colon. */
+static inline const char *skip_colon(const char *p, const char **stopped)
+{
+    *stopped = p = json_space(p);
+    return *p == ':' ? json_space(p + 1) : NULL;
+}
+
+/* Finds the key whose text begins at `text`, and remembers it. Returns the position of its value, or NULL if no colon
+ * follows. */
+static __attribute__((noinline)) const char *find_key(struct kineto_scanner *s, struct key_guess *guess,
+                                                      const bool in_args, const char *text, const char **stopped)
+{
+    bool escaped = false;
+    const char *quote = json_string_end(text, &escaped), *value = skip_colon(quote + 1, stopped);
+    size_t length = (size_t)(quote - text), most = sizeof guess->bytes;
+    unsigned key =
+        escaped ? keys_find_escaped(&s->keys[in_args], text, length) : keys_find(&s->keys[in_args], text, length);
+    *guess = (struct key_guess){.key = (uint8_t)key};
+    if (!value || escaped || length >= most) return value;
+    guess->length = (uint8_t)MIN((size_t)(value - text), most);
+    guess->mask = (uint16_t)((1u << guess->length) - 1);
+    memcpy(guess->bytes, text, most);
+    return value;
+}
+
+/* The same, and sets the guess's key to it.
  *
  * Events of one kind have the same keys in the same order. Comparing with the key that was here last frees the
  * processor from waiting for the quote's position, on which all that follows depends. */
-static inline unsigned scan_key(struct kineto_scanner *s, struct key_guess *guess, const bool in_args, const char *text,
-                                const char **quote)
+static inline const char *scan_key(struct kineto_scanner *s, struct key_guess *guess, const bool in_args,
+                                   const char *text, const char **stopped)
 {
-    bool escaped = false;
-    unsigned mask = guess->mask;
-    if (mask && (tfi_sixteen_bits(tfi_sixteen_at(text) == tfi_sixteen_at(guess->bytes)) & mask) == mask) {
-        *quote = text + guess->length;
-        return guess->key;
-    }
-    *quote = json_string_end(text, &escaped);
-    size_t length = (size_t)(*quote - text);
-    if (__builtin_expect(escaped, 0)) return keys_find_escaped(&s->keys[in_args], text, length);
-    unsigned key = keys_find(&s->keys[in_args], text, length);
-    if (length < sizeof guess->bytes) {
-        memcpy(guess->bytes, text, sizeof guess->bytes);
-        guess->mask = (uint16_t)((2u << length) - 1);
-        guess->length = (uint8_t)length;
-        guess->key = (uint8_t)key;
-    }
-    return key;
+    if (!is_guess(text, guess->bytes, guess->mask)) return find_key(s, guess, in_args, text, stopped);
+    const char *p = text + guess->length;
+    return p[-1] == '"' ? skip_colon(p, stopped) : json_space(p);
 }
 
 /* Reads the members of an event or of its args. Returns the position behind it, or NULL: *stopped has the position
@@ -231,16 +259,14 @@ static inline const char *scan_members(struct kineto_scanner *s, struct kineto_e
 {
     p = json_space(p + 1);
     if (*p == '}') return p + 1;
-    for (size_t member = 0;; member++) {
-        const char *quote;
-        size_t kind = in_args ? event->category.length : (size_t)(event->phase == 'X');
+    struct key_guess *guesses = s->guess[in_args][in_args ? event->category.length % GUESSED_KINDS : 0];
+    for (size_t member = 0;; member += member < GUESSED_MEMBERS - 1) {
         *stopped = p;
         if (*p != '"') return NULL;
-        struct key_guess *guess = &s->guess[in_args][kind % GUESSED_KINDS][MIN(member, GUESSED_MEMBERS - 1)];
-        enum key key = (enum key)scan_key(s, guess, in_args, p + 1, &quote);
-        *stopped = p = json_space(quote + 1);
-        if (*p != ':') return NULL;
-        p = json_space(p + 1);
+        if (!in_args) guesses = s->guess[false][event->phase == 'X'];
+        struct key_guess *guess = &guesses[member];
+        if (!(p = scan_key(s, guess, in_args, p + 1, stopped))) return NULL;
+        enum key key = (enum key)guess->key;
         const char *after = key == KEY_NONE ? p : scan_member(s, event, key, p);
         if (!in_args && key == KEY_ARGS) after = scan_args(s, event, p, stopped);
         else if (after == p) after = json_skip(p, stopped);

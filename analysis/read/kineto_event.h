@@ -5,11 +5,19 @@
 #include "read/json/keys.h"
 #include "read/kineto.h"
 
-/* The key found last at one place of an object: its bytes and the quote behind it. */
+/* The key found last at one place of an object: its bytes, the quote behind it, and as much of colon and space as fits. */
 struct key_guess {
     char bytes[16];
     uint16_t mask; /* of the bytes that count; 0: none yet */
     uint8_t length, key;
+};
+
+/* The number found last as pid or tid: its bytes with the comma behind them. */
+struct row_guess {
+    char bytes[16];
+    uint16_t mask; /* as above */
+    uint8_t length;
+    int64_t number;
 };
 
 /* Guesses by the kind of event (phase), or of args (category), and by the number of the member in its object. */
@@ -18,7 +26,8 @@ enum { GUESSED_KINDS = 8, GUESSED_MEMBERS = 16 };
 struct kineto_scanner {
     struct key_table keys[2]; /* [0]: keys of events, [1]: keys of their args */
     struct key_guess guess[2][GUESSED_KINDS][GUESSED_MEMBERS];
-    struct text scratch; /* unescaped texts of the current event */
+    struct row_guess row[2]; /* [0]: of pids, [1]: of tids */
+    struct text scratch;     /* unescaped texts of the current event */
     bool escaped_name, escaped_category;
     bool ask_clean; /* as the sink's */
 };

@@ -133,6 +133,51 @@ START_TEST(a_cut_at_any_byte_leaves_the_events_before_it)
 }
 END_TEST
 
+/* Members that resemble each other, so that a guess from the event before would be wrong. */
+static const char *const resembling[] = {"\"pid\": 12, \"tid\": 7, \"ts\": 1",
+                                         "\"pid\": 1, \"tid\": 71, \"ts\": 2",
+                                         "\"pid\": 123, \"tid\": 7.5, \"ts\":1",
+                                         "\"pid\":12, \"tid\":-7, \"ts\" : 3",
+                                         "\"pid\": 1e1, \"tid\": 7 , \"ts\":1",
+                                         "\"pid\": \"12\", \"tid\": \"7\", \"ts\": 1",
+                                         "\"pid\":\n   12, \"tid\": 7, \"t\": 9",
+                                         "\"pid\": 12, \"tids\": 7, \"ts\":1",
+                                         "\"pid\" 12, \"tid\": 7, \"ts\":1",
+                                         "\"pid\"::12, \"tid\": 7, \"ts\":1",
+                                         "\"pid\": 12., \"tid\": 7, \"ts\":1",
+                                         "\"p\\u0069d\": 13, \"tid\": 7, \"ts\":1",
+                                         "\"pid\": 12, \"tid\": 9223372036854775808, \"ts\":1"};
+
+static void ck_same_event(const struct kineto_event *a, const struct kineto_event *b)
+{
+    ck_assert_uint_eq(a->has, b->has);
+    if (a->has & HAS_PID) ck_assert_int_eq(a->pid, b->pid);
+    if (a->has & HAS_TID) ck_assert_int_eq(a->tid, b->tid);
+    if (a->has & HAS_TS) ck_assert_int_eq(a->ts, b->ts);
+    ck_assert_uint_eq(a->pid_text.length, b->pid_text.length);
+}
+
+START_TEST(no_event_depends_on_the_one_before)
+{
+    struct seen pair = {0}, alone = {0};
+    struct kineto_damage damage;
+    char text[512];
+    for (size_t i = 0; i < ARRAY_SIZE(resembling); i++) {
+        int length = snprintf(text, sizeof text, "{\"traceEvents\": [{\"ph\": \"X\", %s}]}", resembling[i]);
+        read_bytes(&alone, text, (size_t)length, sizeof text, &damage);
+        for (size_t before = 0; before < ARRAY_SIZE(resembling); before++) {
+            length = snprintf(text, sizeof text, "{\"traceEvents\": [{\"ph\": \"X\", %s}, {\"ph\": \"X\", %s}]}",
+                              resembling[before], resembling[i]);
+            read_bytes(&pair, text, (size_t)length, sizeof text, &damage);
+            if (alone.count && pair.count) ck_same_event(&pair.event[pair.count - 1], &alone.event[0]);
+            ck_assert(alone.count ? pair.count : pair.count < 2);
+            forget(&pair);
+        }
+        forget(&alone);
+    }
+}
+END_TEST
+
 START_TEST(keys_stand_in_any_order)
 {
     static const char *const members[] = {"\"ph\":\"X\"", "\"ts\":\"1.5\"", "\"dur\":2", "\"name\":\"n\"",
@@ -423,6 +468,7 @@ int main(void)
     TCase *tcase = tcase_create("kineto");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, a_cut_at_any_byte_leaves_the_events_before_it, 0, (int)ARRAY_SIZE(read_sizes));
+    tcase_add_test(tcase, no_event_depends_on_the_one_before);
     tcase_add_loop_test(tcase, keys_stand_in_any_order, 0, 125);
     tcase_add_loop_test(tcase, a_key_is_known_by_all_its_bytes, 0, ARRAY_SIZE(alike));
     tcase_add_loop_test(tcase, an_event_that_makes_no_sense_costs_only_itself, 0, (int)ARRAY_SIZE(broken));

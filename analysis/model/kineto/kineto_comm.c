@@ -86,8 +86,9 @@ static bool communicates(struct kineto_comm *comm, struct slice text, uint32_t n
     uint32_t known = map_get(&comm->is_kernel_of, name);
     if (known == MAP_NONE) {
         const struct name shown = names_copy(comm->names, name); /* demangled, where `text` is not */
-        known =
-            is_communication(text.at, text.length, false) || names_communication(comm->names, shown.text, shown.length);
+        bool is_shown = slice_is(text, shown.text);
+        known = (!is_shown && is_communication(text.at, text.length, false)) ||
+                names_communication(comm->names, shown.text, shown.length);
         map_put(&comm->is_kernel_of, name, known);
     }
     return known;

@@ -111,6 +111,9 @@ static inline unsigned eight_digits(const char *p, uint64_t *value)
     return count;
 }
 
+/* What cannot follow a number that has no more digits than plain_number takes, and no exponent. */
+static const bool goes_on[256] = {['0' ... '9'] = true, ['.'] = true, ['e'] = true, ['E'] = true};
+
 static inline const char *plain_number(const char *p, unsigned scale, struct number *number)
 {
     static const uint64_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
@@ -130,7 +133,7 @@ static inline const char *plain_number(const char *p, unsigned scale, struct num
         left -= count;
         q += 1 + count;
     }
-    bool plain = q > start && scale <= 3 && !is_digit(*q) && (*q | 0x20) != 'e' && *q != '.';
+    bool plain = q > start && scale <= 3 && !goes_on[(unsigned char)*q];
     if (__builtin_expect(!plain, 0)) {
         q = slow_number(start, scale, number);
         return q > start ? q : p;

@@ -72,11 +72,11 @@ static inline bool slice_is(struct slice slice, const char *text)
 
 static inline const char *json_space_more(const char *p)
 {
-    const tfi_sixteen zero = tfi_sixteen_of(0), space = tfi_sixteen_of(' ');
+    const tfi_sixteen one = tfi_sixteen_of(1), space = tfi_sixteen_of(' ');
     for (;; p += 16) {
         tfi_sixteen bytes = tfi_sixteen_at(p);
-        unsigned is_space = tfi_sixteen_bits((bytes > zero) & (bytes <= space)); /* 0x80 is negative */
-        if (is_space != 0xffff) return p + __builtin_ctz(~is_space);
+        unsigned others = tfi_sixteen_bits((bytes > space) | (bytes < one)); /* from 0x80 on a byte is negative */
+        if (others) return p + __builtin_ctz(others);
     }
 }
 
