@@ -55,13 +55,15 @@ CLMUL static uint32_t crc_of_blocks(const uint8_t *p, size_t bytes, uint32_t crc
     return reduce(x[0], by16);
 }
 
-/* True if the processor has PCLMULQDQ and SSE4.1. The first call runs CPUID. The compiler's own way would run it in a
- * constructor, in each program that is started, and in a virtual machine each CPUID takes microseconds. */
-static bool has_pclmul(void)
+/* True if the processor is known to have PCLMULQDQ and SSE4.1. CPUID tells; in a virtual machine it takes 20 microseconds,
+ * as long as zlib needs for 20 KB. So the first large piece asks, and a process with small ones only never does. The
+ * compiler's own way would ask in a constructor, in each program that is started. */
+static bool has_pclmul(size_t bytes)
 {
+    enum { WORTH_ASKING = 16 << 10 };
     static uint32_t answer; /* 1: no, 2: yes */
     uint32_t known = __atomic_load_n(&answer, __ATOMIC_RELAXED), a, b, c = 0, d;
-    if (!known) {
+    if (!known && bytes >= WORTH_ASKING) {
         known = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_PCLMUL) && (c & bit_SSE4_1) ? 2 : 1;
         __atomic_store_n(&answer, known, __ATOMIC_RELAXED);
     }
@@ -73,7 +75,7 @@ uint32_t tfi_crc(uint32_t crc, const void *data, size_t bytes)
 {
 #ifdef __x86_64__
     size_t most = bytes & ~(size_t)15;
-    if (most >= 64 && has_pclmul())
+    if (most >= 64 && has_pclmul(most))
         return (uint32_t)crc32_z(~crc_of_blocks(data, most, ~crc), (const uint8_t *)data + most, bytes - most);
 #endif
     return (uint32_t)crc32_z(crc, data, bytes);

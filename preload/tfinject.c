@@ -161,21 +161,28 @@ void tfi_after_fork_child(void)
     if (tfi_cupti->phase) *tfi_cupti = (struct tfi_cupti){0};
 }
 
+/* Resets what only a trace, or a parent, leaves there: otherwise nothing is there, and each page that is written to costs
+ * time. */
+static void restart_used(void)
+{
+    tfi_log_restart();
+    tfi_torch_restart();
+    tfi_workers_cpu_restart();
+    tfi_nvml_restart();
+    tfi_ring_restart();
+    tfi_v2_restart();
+}
+
 /* Resets everything that an earlier trace left in this memory: a parent's, or one that ended with a failed exec. */
 static void restart(void)
 {
-    tfi_log_restart();
-    if (generations) tfi_torch_restart(); /* else nothing is there, and each page that is written to costs time */
+    if (generations || tfi_getpid() != tfi_life.started_as) restart_used();
     tfi_background_restart();
-    tfi_workers_cpu_restart();
-    tfi_nvml_restart();
     tfi_silence_restart();
     tfi_looks_restart();
     tfi_samples_restart();
     tfi_writer_restart();
-    tfi_ring_restart();
     tfi_schedule_restart();
-    tfi_v2_restart();
     tfi_live = NULL;
     tfi_drops = NULL;
     tfi_self = NULL;

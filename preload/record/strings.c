@@ -20,7 +20,7 @@
 #define MAX_STRINGS (1u << 20)
 #define MAX_BYTES (64u << 20)
 #define PAGE_TEXTS 4096u
-#define FIRST_SLOTS 4096u
+#define FIRST_SLOTS 256u /* of half a page: most processes have few names */
 #define ARENA (1u << 20)
 
 struct text {
