@@ -342,7 +342,7 @@ static void write_end(const char *reason, bool outside)
     write_timing();
     tfi_log_end();
     bool whole = tfi_writer_finish(reason);
-    if (whole && outside) tfi_pool_remove();
+    if (whole && outside) tfi_pool_remove(!tfi_run_is_mine() || strcmp(reason, "exec") == 0);
     else if (!tfi_writer_has_complained())
         tfi_log(TFI_LOG_WARN, "the end of %s/%s.tfr cannot be written; keep its .live file: tfanalyze reads both",
                 tfi_trace_dir.path, tfi_trace_name);

@@ -373,7 +373,7 @@ static bool is_own(const struct stat *st)
 
 int tfi_dir_open_own(struct tfi_dir *dir, const char *name, int flags, struct stat *st)
 {
-    int fd = open_in(dir, name, flags);
+    int fd = high_fd(open_in(dir, name, flags));
     if (fd < 0 || (tfi_fstat(fd, st) == 0 && is_own(st))) return fd;
     close_raw(fd);
     return -1;
@@ -545,14 +545,20 @@ bool tfi_file_append(struct tfi_file *file, uint64_t *size, struct iovec *parts,
     return false;
 }
 
+bool tfi_dir_rename(struct tfi_dir *dir, const char *from, const char *to)
+{
+    int at = enter_dir(dir);
+    bool ok = at >= 0 && syscall(SYS_renameat2, at, from, at, to, RENAME_NOREPLACE) == 0;
+    /* The fallback for file systems that do not support RENAME_NOREPLACE. */
+    if (!ok && at >= 0 && (errno == EINVAL || errno == ENOSYS) && !tfi_dir_has(dir, to))
+        ok = syscall(SYS_renameat, at, from, at, to) == 0;
+    leave_dir(dir, at);
+    return ok;
+}
+
 bool tfi_file_rename(struct tfi_file *file, const char *name)
 {
-    int at = enter_dir(file->dir);
-    bool ok = at >= 0 && syscall(SYS_renameat2, at, file->name, at, name, RENAME_NOREPLACE) == 0;
-    /* The fallback for file systems that do not support RENAME_NOREPLACE. */
-    if (!ok && at >= 0 && (errno == EINVAL || errno == ENOSYS) && !tfi_dir_has(file->dir, name))
-        ok = syscall(SYS_renameat, at, file->name, at, name) == 0;
-    leave_dir(file->dir, at);
+    bool ok = tfi_dir_rename(file->dir, file->name, name);
     if (ok) tfi_file_close(file);
     else tfi_file_remove(file);
     return ok;

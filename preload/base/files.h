@@ -53,6 +53,8 @@ bool tfi_dir_has(struct tfi_dir *dir, const char *name);
 /* Reads the status of a name, without following a link; false with errno set. */
 bool tfi_dir_look(struct tfi_dir *dir, const char *name, struct stat *st);
 bool tfi_dir_remove(struct tfi_dir *dir, const char *name);
+/* Renames a file, unless the new name is taken; false with errno set. */
+bool tfi_dir_rename(struct tfi_dir *dir, const char *from, const char *to);
 /* Opens a regular file that our user owns, and reads its status; -1 if it is no such file. The caller closes it soon. */
 int tfi_dir_open_own(struct tfi_dir *dir, const char *name, int flags, struct stat *st);
 /* Reads a small regular file that our user owns, as tfi_read_file() does; EPERM if it is no such file. */

@@ -27,6 +27,7 @@
 #include "control/trace.h"
 #include "record/clock.h"
 #include "record/log.h"
+#include "record/pool.h"
 
 #define SAID ".said"
 #define TRACE "a trace" /* not said, but noted: this run has traces */
@@ -204,6 +205,7 @@ void tfi_run_ends(const char *reason)
     struct tfi_dir *dir = run_dir();
     if (dir) traces = has_traces(dir);
     if (traces) tfi_fmt(room->path, sizeof room->path, "%s", dir->path);
+    if (dir && is_parent) tfi_pool_remove_left(dir);
     tfi_dir_close(&room->place);
     if (is_in_memory() && open_memory()) tfi_dir_remove(&room->place, room->name);
     tfi_dir_close(&room->place);

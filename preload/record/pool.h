@@ -32,8 +32,11 @@ void tfi_pool_publish(const struct tfi_text *info);
 /* True if the chunk lies in a file, which outlives the process. */
 bool tfi_pool_lasts(const struct tfi_chunk *chunk);
 
-/* Removes the file; the mapping stays, because threads may still use it. */
-void tfi_pool_remove(void);
+/* Removes the file, or leaves it to the next process of a run that goes on; the mapping stays, because threads may still
+ * use it. */
+void tfi_pool_remove(bool run_goes_on);
+/* Removes the files that processes have left in the run directory. */
+void tfi_pool_remove_left(struct tfi_dir *dir);
 
 /* A new serial for a block. */
 uint64_t tfi_next_serial(void);

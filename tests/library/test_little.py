@@ -322,3 +322,40 @@ def test_the_working_directory_was_deleted(lib, tmp_path):
         assert len(list(Path('/tmp', name).glob('*.tfr'))) == 1
     finally:
         shutil.rmtree(f'/tmp/{name}', ignore_errors=True)
+
+
+# ---- the live files of a run of many processes ----
+
+def live_files_made(text):
+    return [line for line in text.splitlines() if 'O_EXCL' in line and '.tfr.live"' in line]
+
+
+@pytest.mark.skipif(not iotrace.strace(), reason='needs strace')
+def test_processes_leave_their_live_file_to_the_next(run, analyze):
+    """20 processes, one after the other, make one live file beside their shell's; nothing of it is left, and every trace is whole."""
+    script = 'for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do cat /dev/null; done'
+    result = run(['strace', '-f', '-qq', '-e', 'trace=openat', 'bash', '-c', script], iotrace.ON)
+    assert result.rc == 0 and len(live_files_made(result.err)) == 2, result.err
+    traces = scripted.traces(result.dir)
+    assert len(traces) >= 20 and all(trace.complete for trace in traces)
+    assert [path.name for path in result.dir.iterdir() if not path.name.endswith('.tfr')] == ['.said']
+    assert analyze('info', result.dir, format='text').err == ''
+
+
+# Its child maps the live file of the process that ends, and prints under which name once it may go on.
+HELD = '''import os
+os.close(os.open("/dev/null", os.O_RDONLY))
+if os.fork(): os._exit(0)
+os.read(4, 1)
+print(sorted({line.split("/")[-1][:6] for line in open("/proc/self/maps") if "/run/" in line and not f".{os.getpid()}." in line}))
+'''
+DIES = 'import os, signal; os.close(os.open("/dev/null", 0)); os.kill(os.getpid(), signal.SIGKILL)'
+
+
+def test_a_live_file_that_is_in_use_is_nobodys(run):
+    """The child of a fork still maps its parent's live file: no other process takes that, and the records of killed ones are theirs."""
+    script = 'mkfifo go; exec 4<>go; "$0" -S -c "$1"; for i in 1 2 3; do "$0" -S -c "$2"; done; echo >&4'
+    result = run(['bash', '-c', f'({script}) | cat', sys.executable, HELD, DIES], iotrace.ON)
+    assert (result.rc, result.out) == (0, "['.spare']\n"), result.err
+    lost = [trace for trace in scripted.traces(result.dir) if not trace.complete]
+    assert len(lost) == 3 and all([r.path for r in iotrace.records(trace)][-1] == '/dev/null' for trace in lost)
