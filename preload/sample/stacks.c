@@ -8,8 +8,10 @@
  *   - Another thread held the global lock last, before and after, and nobody has taken it in between: only a thread that
  *     holds the lock changes its frames.
  *   - A second copy of the frames, taken some 100 ns after the first, is the same; so is the state's pointer to the newest
- *     frame, before, between and after; and the frames fill the data stack likewise. (Up to 3.10 frames are objects of their own,
- *     which are linked before they run and until they have run: there the last condition is void.)
+ *     frame, before, between and after; and the frames fill the data stack likewise. Frames that lie elsewhere are read after
+ *     those on the data stack, so all is then copied once more, and that is the second copy. (Up to 3.10 frames are objects of
+ *     their own, which are linked before they run and until they have run: there the data stack has no part in it. A frame
+ *     that has lost its caller does not run.)
  *
  * Otherwise it is cut, at once, to the outer frames of which the third proof holds. It is not read again: that would see
  * a later moment, and miss short calls. Only a chain that leads nowhere is followed again, and one with new code objects,
@@ -68,7 +70,7 @@ static struct room {
     struct step step[DEPTH], before[DEPTH];
     uint64_t addresses[DEPTH];
     uint32_t texts[DEPTH];
-    struct iovec here[OUTSIDE + 2], there[OUTSIDE + 2];
+    struct iovec here[OUTSIDE + 4], there[OUTSIDE + 4];
 } * room;
 static unsigned nr_steps;
 static uint64_t pointer_mask;
@@ -165,31 +167,52 @@ static void begin_pass(struct pass *pass, uint64_t base, uint64_t used)
     pass->region[0] = (struct region){base, used, 0, pass->copy};
 }
 
+/* Where the pointer to the newest frame lies. */
+static uint64_t place_of_current(uint64_t state, const char *copy)
+{
+    uint64_t holder = layout()->cframe < 0 ? state : tfi_pointer_in(copy, layout()->cframe);
+    return holder < 4096 ? 0 : holder + (uint64_t)layout()->current;
+}
+
+/* True if two copies of a thread's state lead to the same frames of the same thread. */
+static bool is_same_state(const char *a, const char *b)
+{
+    const struct tfi_python_layout *o = layout();
+    if (tfi_pointer_in(a, o->id) != tfi_pointer_in(b, o->id)) return false;
+    if (o->cframe >= 0 && tfi_pointer_in(a, o->cframe) != tfi_pointer_in(b, o->cframe)) return false;
+    return o->chunk < 0 || (tfi_pointer_in(a, o->chunk) == tfi_pointer_in(b, o->chunk) &&
+                            tfi_pointer_in(a, o->chunk + 8) == tfi_pointer_in(b, o->chunk + 8));
+}
+
 /* Copies what leads to the frames, and their chunk, twice. All is one call, which reads the parts in this order. `*same`
  * tells that the newest frame and the end of the chunk were the same throughout. */
 static bool copy_twice(uint64_t state, const char *copy, bool *same)
 {
     const struct tfi_python_layout *o = layout();
     struct pass *one = &room->one, *two = &room->two;
-    uint64_t holder = o->cframe < 0 ? state : tfi_pointer_in(copy, o->cframe), again = 0;
+    uint64_t place = place_of_current(state, copy), again = 0;
     uint64_t base = o->chunk < 0 ? 0 : tfi_pointer_in(copy, o->chunk);
     uint64_t used = base ? tfi_pointer_in(copy, o->chunk + 8) - base : 0;
     char after[STATE];
-    if (holder < 4096 || used > COPY || (base && used < CHUNK_DATA)) return false;
+    if (!place || used > COPY || (base && used < CHUNK_DATA)) return false;
     begin_pass(one, base, used);
     begin_pass(two, base, used);
-    struct iovec current = {(void *)(holder + (uint64_t)o->current), 8}, chunk = {(void *)base, used};
+    struct iovec current = {(void *)place, 8}, chunk = {(void *)base, used};
     struct iovec there[] = {current, chunk, current, chunk, {(void *)state, tfi_state_bytes()}, current};
     struct iovec here[] = {{&one->current, 8}, {one->copy, used},          {&two->current, 8},
                            {two->copy, used},  {after, tfi_state_bytes()}, {&again, 8}};
     if (!tfi_outside_pull_all(here, there, TFI_COUNT(here))) return false;
-    *same = one->current == again && one->current == two->current &&
-            tfi_pointer_in(after, o->id) == tfi_pointer_in(copy, o->id);
-    if (o->cframe >= 0) *same = *same && tfi_pointer_in(after, o->cframe) == holder;
-    if (o->chunk >= 0)
-        *same = *same && tfi_pointer_in(after, o->chunk) == base && tfi_pointer_in(after, o->chunk + 8) == base + used;
+    *same = one->current == again && one->current == two->current && is_same_state(after, copy);
     if (base) one->older = tfi_pointer_in(one->copy, 0), two->older = tfi_pointer_in(two->copy, 0);
     return true;
+}
+
+/* Up to 3.10: false if the frame has ended, or paused. One that a generator has just left, and one that was freed, has no
+ * caller any more. */
+static bool is_running(const char *frame)
+{
+    const struct tfi_python_layout *o = layout();
+    return frame[o->owner] == (o->minor == 10 ? 0 : 1);
 }
 
 /* Follows the chain in the first copy; false if it leads nowhere. */
@@ -203,6 +226,7 @@ static bool walk(struct pass *pass)
         const char *f = passed < 2 * DEPTH && nr_steps < DEPTH ? frame_at(pass, at, &region) : NULL;
         if (!f) return false;
         if (o->minor <= 10 && tfi_pointer_in(f, TFI_OBJECT_TYPE) != tfi_outside.frame) return false;
+        if (o->minor <= 10 && !tfi_pointer_in(f, o->previous) && !is_running(f)) return false;
         uint64_t code = tfi_pointer_in(f, o->code) & pointer_mask;
         int64_t place = o->minor <= 10 ? int_at(f, o->at) : (int64_t)tfi_pointer_in(f, o->at);
         if (o->minor < 12 || f[o->owner] < TFI_PYTHON_SHIM)
@@ -240,23 +264,39 @@ static bool check_codes(bool *news)
 
 /* ---- proofs ---- */
 
-/* Reads the frames that lie elsewhere a second time, in one call, and up to 3.10 the pointer to the newest frame after them. */
-static void copy_outside(uint64_t state, bool *same)
+/* True if a frame was not read together with the newest chunk, but later. */
+static bool was_read_later(void)
+{
+    for (unsigned i = 0; i < nr_steps; i++)
+        if (room->step[i].region != 0) return true;
+    return false;
+}
+
+static void add_piece(unsigned *count, void *to, uint64_t from, size_t bytes)
+{
+    room->here[*count] = (struct iovec){to, bytes};
+    room->there[(*count)++] = (struct iovec){(void *)from, bytes};
+}
+
+/* Makes the second copy anew, in one call, after all frames of the first were read. */
+static void copy_again(uint64_t state, const char *copy, bool *same)
 {
     struct pass *one = &room->one, *two = &room->two;
-    unsigned n = one->nr_outside;
-    uint64_t again = 0;
-    for (unsigned i = 0; i < n; i++) {
-        room->here[i] = (struct iovec){two->frame[i], frame_bytes()};
-        room->there[i] = (struct iovec){(void *)one->at[i], frame_bytes()};
-    }
-    bool last = layout()->chunk < 0;
-    room->here[n] = (struct iovec){&again, 8};
-    room->there[n] = (struct iovec){(void *)(state + (uint64_t)layout()->current), 8};
-    if (!n || !tfi_outside_pull_all(room->here, room->there, n + last)) return;
-    memcpy(two->at, one->at, n * sizeof one->at[0]);
-    two->nr_outside = n;
-    if (last) *same = *same && again == one->current;
+    unsigned count = 0;
+    uint64_t base = one->region[0].base, used = one->region[0].used, place = place_of_current(state, copy), again = 0;
+    char after[STATE];
+    begin_pass(two, base, used);
+    add_piece(&count, &two->current, place, 8);
+    add_piece(&count, two->copy, base, used);
+    for (unsigned i = 0; i < one->nr_outside; i++) add_piece(&count, two->frame[i], one->at[i], frame_bytes());
+    add_piece(&count, after, state, tfi_state_bytes());
+    add_piece(&count, &again, place, 8);
+    bool whole = tfi_outside_pull_all(room->here, room->there, count);
+    *same = whole && *same && two->current == one->current && again == one->current && is_same_state(after, copy);
+    if (base) two->older = tfi_pointer_in(two->copy, 0);
+    if (!whole) return; /* each frame is read by itself */
+    memcpy(two->at, one->at, one->nr_outside * sizeof one->at[0]);
+    two->nr_outside = one->nr_outside;
 }
 
 /* True if a frame that waits for its callee is the same in both copies. */
@@ -344,9 +384,9 @@ static unsigned followed_again(uint64_t state)
 }
 
 /* The number of outermost frames that count. */
-static unsigned proven_frames(uint64_t state, bool same)
+static unsigned proven_frames(uint64_t state, const char *copy, bool same)
 {
-    copy_outside(state, &same);
+    if (was_read_later()) copy_again(state, copy, &same);
     if (layout()->chunk < 0) return same && agreed(&room->two) == nr_steps ? nr_steps : followed_again(state);
     unsigned filled = end_to_end(&room->one), outer = agreed(&room->two);
     if (outer == nr_steps && !same) outer--; /* another frame runs already */
@@ -390,7 +430,7 @@ static bool read_once(struct tfi_stack *stack, uint64_t state, const char *copy,
                   tfi_gil_read(&after, tfi_pointer_in(copy, TFI_THREAD_INTERPRETER)) && after.holder != state &&
                   after.switches == gil->switches;
     if (*still && !frozen) count = end_to_end(&room->one);
-    else if (!frozen) count = proven_frames(state, same);
+    else if (!frozen) count = proven_frames(state, copy, same);
     if (!count) return true;
     stack->flags = count < nr_steps ? TFI_SAMPLED_INNER_CUT : 0;
     number_stack(stack, count, &news);

@@ -68,8 +68,7 @@ def impossible(frames, script):
         wanted = 'count' if name == '<lambda>' else CALLS.get(line)
         if callee and callee[1] == script and callee[0] != wanted:
             return f'line {line} of {name} does not call {callee[0]}'
-    # up to 3.10 a generator that ends while it is read has no caller any more
-    is_whole = frames[-1][0] in ('<module>', '_bootstrap', 'generate') or all(file != script for _, file, _ in frames)  # at exit C code calls others
+    is_whole = frames[-1][0] in ('<module>', '_bootstrap') or all(file != script for _, file, _ in frames)  # at exit C code calls others
     return None if is_whole else f'{frames[-1][0]} has a caller'
 
 
