@@ -4,6 +4,7 @@
  * those of `budget`, `advise` and `stages`, from one reading of the inputs. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "advise/findings.h"
 #include "ask/stages/start_times.h"
@@ -13,6 +14,8 @@
 #include "commands/session_notes.h"
 
 enum { MOST_FINDINGS = 5, LEAVES_SHOWN = 7, STAGES_SHOWN = 8, UNJUDGED_SHOWN = 4 };
+/* Lines of findings and stages together: 40 without the longest head, budget, and list of what was not judged. */
+enum { FINDINGS_AND_STAGES = 40 - 2 - 11 - 3 - 6 };
 #define BRIEF_LEAST 10000000 /* nanoseconds: no advice behind a run that was shorter */
 
 struct needs screen_needs(const struct options *options)
@@ -157,11 +160,14 @@ static void add_finding(struct text *line, const struct finding *f, const struct
     text_format(line, ", up to %.3f ms: %s", (double)f->headroom / 1e6, f->words);
 }
 
-static void put_findings(struct out *out, const struct advice *advice, const struct walls *walls)
+/* Returns the number of lines. A few findings have room for long sentences, and a fix is said once. */
+static size_t put_findings(struct out *out, const struct advice *advice, const struct walls *walls)
 {
+    enum { FEW = 3 };
     struct text line = {0};
-    size_t shown = 0, serious = 0;
-    for (size_t i = 0; i < advice->findings; i++) serious += advice->finding[i].severity > SEVERITY_NOTE;
+    size_t shown = 0, serious = 0, lines = 2;
+    const char *fix = "";
+    for (size_t i = 0; i < advice->firsts; i++) serious += advice->finding[i].severity > SEVERITY_NOTE;
     text_puts(&line, serious            ? "what to change, the largest gain first"
                      : advice->unjudged ? "what to change: nothing above a note in what could be judged"
                                         : "what to change: nothing above a note");
@@ -172,10 +178,14 @@ static void put_findings(struct out *out, const struct advice *advice, const str
         if (!serious && shown == 2) break;
         text_format(&line, "  %zu  ", ++shown);
         add_finding(&line, f, walls);
-        screen_line(out, &line);
+        lines += screen_lines(out, &line, 5, serious <= FEW ? 2 : 1);
+        if (strcmp(f->fix, fix) == 0) continue;
         text_format(&line, "     -> %s", f->fix);
         screen_line(out, &line);
+        fix = f->fix;
+        lines++;
     }
+    return lines;
 }
 
 static void put_unjudged(struct out *out, const struct advice *advice)
@@ -188,7 +198,7 @@ static void put_unjudged(struct out *out, const struct advice *advice)
     for (size_t i = 0; i < shown; i++) {
         const struct not_judged *n = &advice->not_judged[i];
         text_format(&line, "  %s: %s; %s", n->what, n->why, n->how);
-        screen_line(out, &line);
+        screen_lines(out, &line, 4, 2 * shown <= UNJUDGED_SHOWN ? 2 : 1);
     }
     if (shown == advice->unjudged) return;
     text_format(&line, "  and %zu more; `tfanalyze advise` lists all", advice->unjudged - shown);
@@ -243,8 +253,8 @@ void cmd_screen(struct session *session)
         put_run(&session->out, session, walls);
         put_machine(&session->out, session);
         put_budget(&session->out, walls);
-        put_findings(&session->out, &advice, walls);
-        stage_tree_print(&session->out, session, STAGES_SHOWN);
+        size_t lines = put_findings(&session->out, &advice, walls);
+        stage_tree_print(&session->out, session, MIN((size_t)STAGES_SHOWN, FINDINGS_AND_STAGES - lines));
         put_unjudged(&session->out, &advice);
     }
     session_end(session, found);
