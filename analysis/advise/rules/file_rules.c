@@ -109,7 +109,47 @@ void judge_small_writes(struct rule_facts *j, const struct rule *rule)
     judge_small(j, rule, true);
 }
 
-/* A program parses again what it reads again: that time goes with the reads, and is not known. */
+static int starts_in_order(const void *a, const void *b)
+{
+    return by_number(*(const int64_t *)a, *(const int64_t *)b);
+}
+
+struct starts {
+    int64_t *start;
+    size_t count, capacity;
+};
+
+static void add_start(struct starts *starts, int64_t start)
+{
+    starts->start = mem_grow(starts->start, &starts->capacity, starts->count + 1, sizeof *starts->start);
+    starts->start[starts->count++] = start;
+}
+
+/* Returns the time from each opening of a file, but the first, to the next operator or the next call on another file. A program
+ * as a rule parses again what it reads again. */
+static int64_t time_of_openings(const struct process *p, uint32_t path, const struct intervals *window)
+{
+    struct starts opens = {0}, next = {0};
+    int64_t time = 0;
+    for (size_t i = 0; i < p->ios.table.count; i++) {
+        bool opens_it = p->ios.of_name[p->ios.function[i]].kind == IO_OPEN;
+        if (p->ios.path[i] == path && opens_it) add_start(&opens, p->ios.start[i]);
+        if (p->ios.path[i] == path ? opens_it : p->ios.path[i] != NAME_NONE) add_start(&next, p->ios.start[i]);
+    }
+    for (size_t i = 0; i < p->spans.table.count; i++)
+        if (p->spans.event_class[i] == CLASS_OPERATOR) add_start(&next, p->spans.start[i]);
+    if (opens.count) qsort(opens.start, opens.count, sizeof *opens.start, starts_in_order);
+    if (next.count) qsort(next.start, next.count, sizeof *next.start, starts_in_order);
+    for (size_t i = 1, n = 0; i < opens.count; i++) {
+        while (n < next.count && next.start[n] <= opens.start[i]) n++;
+        if (n < next.count && intervals_hold(window, opens.start[i], next.start[n]))
+            time = add_ns(time, next.start[n] - opens.start[i]);
+    }
+    free(opens.start);
+    free(next.start);
+    return time;
+}
+
 void judge_repeated_reads(struct rule_facts *j, const struct rule *rule)
 {
     enum { LEAST_BYTES = 1 << 20 };
@@ -117,17 +157,21 @@ void judge_repeated_reads(struct rule_facts *j, const struct rule *rule)
         struct rank_facts *rank = &j->rank[r];
         struct file_uses uses = {0};
         const struct file_use *most = NULL;
-        int64_t again = 0, most_again = 0, time = 0;
+        int64_t again = 0, most_again = 0, most_read = 0, reading = 0;
         collect_files(&uses, j, rank);
         for (size_t i = 0; i < uses.count; i++) {
             const struct file_use *use = &uses.row[i];
             int64_t bytes = io_file_repeated(&use->file);
             if (bytes < LEAST_BYTES || 2 * (uint64_t)bytes < use->read_bytes) continue;
+            int64_t read = (int64_t)((double)use->read_time * (double)bytes / (double)use->read_bytes);
             again = add_ns(again, bytes);
-            time = add_ns(time, (int64_t)((double)use->read_time * (double)bytes / (double)use->read_bytes));
-            if (bytes > most_again) most_again = bytes, most = use;
+            reading = add_ns(reading, read);
+            if (bytes > most_again) most_again = bytes, most_read = read, most = use;
         }
         if (most) {
+            const struct process *p = j->chosen->process[most->process];
+            int64_t opened = time_of_openings(p, most->path, &rank->part->window);
+            int64_t time = add_ns(reading, MAX(opened - most_read, 0));
             char *words = string_format(
                 "%.1f MiB are read again, of %s %.1f times its size", (double)again / 1048576, named(j, most->path),
                 (double)most->read_bytes / (double)MAX(most->read_bytes - (uint64_t)most_again, 1));
@@ -136,6 +180,11 @@ void judge_repeated_reads(struct rule_facts *j, const struct rule *rule)
                 costs ? claim(j, rule, rank, FILE_LEAVES, time, words)
                       : remark(j, rule, rank, most->file.opens >= 4 ? SEVERITY_FINDING : SEVERITY_NOTE, words);
             name_file(j, f, most->path);
+            if (f && costs)
+                add_evidence(f,
+                             string_format("%.3f ms of reading, the others from there to the next operator or file",
+                                           ms(reading)),
+                             "io --layout files");
             if (f)
                 add_evidence(f,
                              string_format("%s: %llu opens, %.1f MiB again", named(j, most->path),
