@@ -40,18 +40,21 @@ static int findings_by_headroom(const void *a, const void *b)
     return x->severity != y->severity ? by_number(y->severity, x->severity) : strcmp(x->id, y->id);
 }
 
-/* Puts a rule's findings about other ranks behind the first finding of each rule. */
+/* Puts a rule's findings about other ranks behind the first finding of each rule. Further lines of the same rank are
+ * findings of their own. */
 static void put_repeats_last(struct advice *a)
 {
     struct finding *sorted = mem_zero(a->findings, sizeof *sorted);
 
-    bool seen[ARRAY_SIZE(rules)] = {0};
+    const struct finding *first[ARRAY_SIZE(rules)] = {0};
     size_t count = 0;
     for (size_t i = 0; i < a->findings; i++) {
         size_t rule = 0;
         while (rules[rule].id != a->finding[i].id) rule++;
-        a->finding[i].is_repeat = seen[rule];
-        seen[rule] = true;
+        struct finding *f = &a->finding[i];
+        bool is_line = f->headroom && f->file && f->where == NAME_NONE;
+        if (!first[rule]) first[rule] = f;
+        f->is_repeat = first[rule] != f && !(is_line && f->rank == first[rule]->rank);
     }
     for (int repeats = 0; repeats < 2; repeats++)
         for (size_t i = 0; i < a->findings; i++)

@@ -35,7 +35,7 @@ struct finding {
     int64_t line;          /* -1: none */
     struct evidence evidence[4];
     size_t evidences;
-    bool is_repeat; /* an earlier finding is of the same rule, about another rank */
+    bool is_repeat; /* an earlier finding is of the same rule, and this one is about no other line of its rank */
 };
 
 struct not_judged {
@@ -46,7 +46,7 @@ struct not_judged {
 struct advice {
     struct finding *finding;
     size_t findings, finding_capacity;
-    size_t firsts; /* the first ones, of which no rule has two */
+    size_t firsts; /* the first ones, which repeat none */
     struct not_judged *not_judged;
     size_t unjudged, unjudged_capacity;
 };

@@ -3,12 +3,13 @@
 The finding is the first one where it promises time, and it is gone when the fault is mended. tests/pipelines/planted.py has the faults.
 """
 
+import json
 import subprocess
 
 import pytest
 
 from pipelines import planted
-from conftest import short_form
+from conftest import clean_environment, execute, short_form
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
@@ -37,6 +38,20 @@ def test_a_fault_on_the_cpu(tfanalyze, lib, python, tmp_path, rule):
     assert (bad[0]['severity'] == 'note') == (rule in planted.NOTES)
     assert rule not in ids(found['good'])
     planted.check_mended(tfanalyze, runs, rule)
+
+
+def test_each_heavy_line_is_a_finding(tfanalyze, lib, python, tmp_path):
+    """And `diff` tells the function that is gone from the one that stays."""
+    runs, functions = {}, {}
+    for form in ('two', 'one'):
+        result, runs[form] = planted.record(python, lib, [planted.program('lines'), form], tmp_path / form, {})
+        assert result.rc == 0, result.err
+        result = execute([tfanalyze, 'advise', runs[form], '--format', 'json'], clean_environment(), tmp_path)
+        functions[form] = {row['where']['function'] for row in json.loads(result.out)['rows'] if row['id'] == 'python-code' and row['headroom_us']}
+    assert functions == {'two': {'first', 'second'}, 'one': {'first'}}
+    result = execute([tfanalyze, 'diff', runs['two'], runs['one'], '--by', 'finding', '--format', 'json'], clean_environment(), tmp_path)
+    states = {(row['state'], 'second' in row['finding']) for row in json.loads(result.out)['rows'] if row['id'] == 'python-code'}
+    assert states == {('gone', True), ('stays', False)}
 
 
 @pytest.mark.parametrize('name, count', planted.CLEAN.items())

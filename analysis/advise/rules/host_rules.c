@@ -258,16 +258,6 @@ static void collect_lines(struct line_times *lines, struct rule_facts *j, const 
     measure_free(&lines->explained);
 }
 
-/* Returns the line with the most time; NULL: none, or too few samples tell: the share of ten is known to a third. */
-static const struct line_time *heaviest_of(const struct line_times *lines, enum line_does does)
-{
-    enum { LEAST_SAMPLES = 10 };
-    const struct line_time *most = NULL;
-    for (size_t i = 0; i < lines->count; i++)
-        if (lines->row[i].does == does && (!most || lines->row[i].time > most->time)) most = &lines->row[i];
-    return most && most->samples >= LEAST_SAMPLES ? most : NULL;
-}
-
 /* Sets file, line and function from a frame. */
 static void set_frame(const struct rule_facts *j, struct finding *f, uint32_t text)
 {
@@ -279,10 +269,23 @@ static void set_frame(const struct rule_facts *j, struct finding *f, uint32_t te
     f->line = strtol(frame.line, NULL, 10);
 }
 
+/* Returns a frame in words, which the caller frees: a package's file from the package on, and another one's last name. */
 static char *frame_words(const struct rule_facts *j, uint32_t text)
 {
     struct text words = {0};
-    frame_text(names_get(&j->chosen->model->names, text), &words);
+    const struct name *name = names_get(&j->chosen->model->names, text);
+    struct frame frame;
+    frame_text(name, &words);
+    if (words.data && frame_parse(&frame, name->text, name->length)) {
+        static const char *const folders[] = {"/site-packages/", "/dist-packages/"};
+        const char *from = NULL;
+        for (size_t i = 0; i < ARRAY_SIZE(folders) && !from; i++)
+            if ((from = memmem(words.data, MIN(words.length, frame.file_length), folders[i], strlen(folders[i]))) !=
+                NULL)
+                from += strlen(folders[i]);
+        if (!from && (from = memrchr(words.data, '/', MIN(words.length, frame.file_length))) != NULL) from++;
+        if (from) memmove(words.data, from, strlen(from) + 1);
+    }
     return words.data ? words.data : string_format("?");
 }
 
@@ -299,6 +302,21 @@ static bool is_said(const struct rule_facts *j, const struct rank_facts *rank, u
             return true;
     }
     return false;
+}
+
+/* Returns the line with the most time, of those that no finding names; NULL: none, or too few samples tell: the share of ten
+ * is known to a third. */
+static const struct line_time *heaviest_of(const struct line_times *lines, enum line_does does)
+{
+    enum { LEAST_SAMPLES = 10 };
+    const struct line_time *most = NULL;
+    for (size_t i = 0; i < lines->count; i++) {
+        const struct line_time *line = &lines->row[i];
+        if (line->does == does && line->samples >= LEAST_SAMPLES && (!most || line->time > most->time) &&
+            !is_said(lines->j, lines->rank, line->frame))
+            most = line;
+    }
+    return most;
 }
 
 /* Says what the heaviest line does, in words that the caller frees. */
@@ -326,22 +344,28 @@ static void add_line(struct rule_facts *j, struct finding *f, const struct line_
     free(inner);
 }
 
-/* `coroutines`: only what runs in an event loop, which waits for nothing else meanwhile. */
+/* `coroutines`: only what runs in an event loop, which waits for nothing else meanwhile. Each of the heaviest lines is a
+ * finding. */
 static void judge_lines(struct rule_facts *j, const struct rule *rule, enum line_does does, bool coroutines,
                         unsigned leaves)
 {
+    enum { MOST_LINES = 3 };
     for (size_t r = 0; r < j->ranks; r++) {
         struct rank_facts *rank = &j->rank[r];
         struct line_times lines = {.coroutines = coroutines};
+        const struct line_time *most;
+        struct finding *f;
         char room[24];
+        size_t said = 0;
         collect_lines(&lines, j, rank);
-        const struct line_time *most = heaviest_of(&lines, does);
-        const char *wait = most && does == WAITS ? sampled_wait(&most->process->looks, most->look, room) : NULL;
-        bool polls = wait && (strstr(wait, "poll") || strcmp(wait, "select") == 0);
-        bool idles = polls && (coroutines || frame_has(j, most->inner, "selectors.py"));
-        if (most && !idles && !is_said(j, rank, most->frame)) {
-            struct finding *f = claim(j, rule, rank, leaves, most->time, line_words(j, most, coroutines, wait));
-            if (f) add_line(j, f, most);
+        while (said++ < MOST_LINES && (most = heaviest_of(&lines, does)) != NULL) {
+            const char *wait = does == WAITS ? sampled_wait(&most->process->looks, most->look, room) : NULL;
+            bool polls = wait && (strstr(wait, "poll") || strcmp(wait, "select") == 0);
+            if (polls && (coroutines || frame_has(j, most->inner, "selectors.py"))) break;
+            f = claim(j, rule, rank, leaves, most->time, line_words(j, most, coroutines, wait));
+            if (!f) break;
+            add_line(j, f, most);
+            if (!f->file) break; /* it cannot be told from the next one */
         }
         keyed_free(&lines.keyed);
     }
@@ -355,7 +379,7 @@ static void note_native_lines(struct rule_facts *j, const struct rule *rule)
         struct line_times lines = {0};
         collect_lines(&lines, j, rank);
         const struct line_time *most = heaviest_of(&lines, RUNS_NATIVE);
-        if (most && !is_said(j, rank, most->frame) && percent(most->time, rank->work) >= rule->least) {
+        if (most && percent(most->time, rank->work) >= rule->least) {
             char *own = frame_words(j, most->frame);
             add_line(j,
                      remark(j, rule, rank, SEVERITY_NOTE,

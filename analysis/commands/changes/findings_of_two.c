@@ -1,6 +1,6 @@
 /* findings_of_two.c - compares the findings of `advise` in two runs: gone, new, or still there, and what came of the gain.
  *
- * A finding is the same in both runs if its rule, its stage and its rank are. The predicted gain is its headroom in A. The
+ * A finding is the same in both runs if its rule, its stage, its rank and, of a line of Python, its function are. The predicted gain is its headroom in A. The
  * measured gain is what the leaves of the budget, out of which that headroom was taken, have lost on its rank; other
  * changes of the same leaves are in it too.
  */
@@ -48,13 +48,20 @@ static const char *stage_of(const struct two *two, int side, const struct findin
     return f->stage == NAME_NONE ? "" : model_name(&two->of[side].model, f->stage);
 }
 
+/* Tells whether two findings of a rule are about the same function; those about operators are about none. */
+static bool same_function(const struct finding *x, const struct finding *y)
+{
+    if (x->where != NAME_NONE || y->where != NAME_NONE || !x->function || !y->function) return true;
+    return strcmp(x->function, y->function) == 0;
+}
+
 /* Returns the finding of the other side that is the same; NULL: there is none. */
 static const struct finding *other_of(const struct two *two, int side, const struct finding *f)
 {
     const struct advice *other = &two->side[1 - side].advice;
     for (size_t i = 0; i < other->findings; i++) {
         const struct finding *o = &other->finding[i];
-        if (strcmp(o->id, f->id) == 0 && (two->ranks.one_each || o->rank == f->rank) &&
+        if (strcmp(o->id, f->id) == 0 && same_function(o, f) && (two->ranks.one_each || o->rank == f->rank) &&
             strcmp(stage_of(two, side, f), stage_of(two, 1 - side, o)) == 0)
             return o;
     }
@@ -66,7 +73,8 @@ static bool is_second(const struct two *two, int side, size_t at)
 {
     const struct finding *finding = two->side[side].advice.finding, *f = &finding[at];
     for (size_t i = 0; i < at; i++)
-        if (strcmp(finding[i].id, f->id) == 0 && finding[i].rank == f->rank && finding[i].stage == f->stage)
+        if (strcmp(finding[i].id, f->id) == 0 && finding[i].rank == f->rank && finding[i].stage == f->stage &&
+            same_function(&finding[i], f))
             return true;
     return false;
 }
