@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/escape.h"
+#include "base/progress.h"
 
 #include "pattern.h"
 
@@ -212,14 +213,13 @@ void lower_case(char *to, size_t size, const char *string)
 
 /* ---- messages ---- */
 
-static pthread_mutex_t messages = PTHREAD_MUTEX_INITIALIZER; /* of `kept` */
-static struct text *kept;                                    /* receives the messages; NULL: stderr does */
+static struct text *kept; /* receives the messages; NULL: stderr does. Guarded as stderr is, by progress_hold */
 
 void complain_into(struct text *text)
 {
-    pthread_mutex_lock(&messages);
+    progress_hold();
     kept = text;
-    pthread_mutex_unlock(&messages);
+    progress_release();
 }
 
 void complain(const char *file, const char *format, ...)
@@ -235,10 +235,10 @@ void complain(const char *file, const char *format, ...)
     struct text shown = {0};
     text_visible(&shown, line.data, line.length); /* it may hold file names and texts of traces */
     text_puts(&shown, "\n");
-    pthread_mutex_lock(&messages);
+    progress_hold();
     if (kept) text_puts(kept, shown.data + strlen(program));
     else fputs(shown.data, stderr);
-    pthread_mutex_unlock(&messages);
+    progress_release();
     text_free(&line);
     text_free(&shown);
 }

@@ -5,17 +5,20 @@
 
 #include "base/command.h"
 #include "base/gzip_out.h"
+#include "base/progress.h"
 #include "commands/help.h"
 #include "commands/session.h"
 
 static void answer_questions(struct session *session)
 {
     gzip_out_jobs(session->options.jobs);
+    progress_begin(session->options.question[0]->name);
     for (size_t i = 0; i < session->options.questions; i++) {
         session->options.command = session->options.question[i];
         definition_of(session->options.command, &session->options)->answer(session);
     }
     session_close(session);
+    progress_end();
 }
 
 int command_line_run(const struct command *commands, int argc, char **argv)

@@ -3,16 +3,15 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/hash.h"
 #include "base/jobs.h"
 #include "base/mem_limit.h"
+#include "base/progress.h"
 #include "model/inputs/copies.h"
 #include "model/inputs/rank_numbers.h"
 #include "model/load/load_dftracer.h"
@@ -368,25 +367,6 @@ static void *read_ranked(void *argument)
     return NULL;
 }
 
-/* Shows the progress on a terminal, from the first second on. */
-static void *show_progress(void *argument)
-{
-    struct work *work = argument;
-    struct timespec pause = {.tv_nsec = 100000000};
-    bool shown = false;
-    for (int tenths = 0; atomic_load(&work->finished) < work->inputs->count; tenths++) {
-        nanosleep(&pause, NULL);
-        if (tenths >= 10 && tenths % 2 == 0) {
-            fprintf(stderr, "\rtfanalyze: %zu of %zu files read, %llu MB", atomic_load(&work->finished),
-                    work->inputs->count, (unsigned long long)atomic_load(&work->done) >> 20);
-            fflush(stderr);
-            shown = true;
-        }
-    }
-    if (shown) fputs("\r\033[K", stderr);
-    return NULL;
-}
-
 static void collect_process(struct model *model, const struct process *process, bool *has_start)
 {
     if (process->has_time && (!*has_start || process->first < model->start)) {
@@ -435,10 +415,8 @@ void inputs_read(struct inputs *inputs, struct model *model, const struct readin
     mem_limit(0.75, most); /* the answer needs memory too */
     struct work work = {.inputs = inputs, .model = model, .reading = reading};
     work.threads = (unsigned)(jobs_count(reading->jobs) / MAX(inputs->count, 1));
-    pthread_t watcher;
-    bool watched = isatty(STDERR_FILENO) && pthread_create(&watcher, NULL, show_progress, &work) == 0;
+    progress_reads(inputs->count, &work.finished, &work.done);
     jobs_run(reading->jobs, inputs->count, work_on, &work);
-    if (watched) pthread_join(watcher, NULL);
     read_starved(&work);
     read_all_parts(&work);
     read_all_summaries(&work);
@@ -448,6 +426,7 @@ void inputs_read(struct inputs *inputs, struct model *model, const struct readin
         jobs_run(reading->jobs, inputs->count, read_ranked, &work);
         read_starved(&work);
     }
+    progress_read();
     mem_limit(1, most);
     inputs_leave_out_copies(inputs);
     collect(inputs, model, reading->needs);

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/progress.h"
+
 static void fail(struct out *out, const char *why)
 {
     if (!out->failed) complain(out->path ? out->path : "stdout", "cannot be written (%s)", why);
@@ -61,6 +63,8 @@ bool out_open_in(struct out *out, int directory, const char *path, unsigned mode
 static void flush(struct out *out)
 {
     size_t done = 0;
+    if (out->fd == STDOUT_FILENO && isatty(STDOUT_FILENO)) progress_end(); /* the line would stand in the answer */
+    else progress_wrote(out->used);
     int error = out->packed && !out->failed ? gzip_out_write(out->packed, out->buffer, out->used) : 0;
     if (error) fail(out, strerror(error));
     while (!out->packed && done < out->used && !out->failed) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/command.h"
+#include "base/progress.h"
 #include "commands/help.h"
 #include "commands/mcp/question.h"
 #include "commands/session.h"
@@ -365,6 +366,7 @@ void cmd_mcp(struct session *session)
     const struct strings_list *directories = &session->options.inputs;
     struct mcp mcp = {.commands = session->options.commands, .version = versions[0]};
     bool good = true;
+    progress_end(); /* a question is a fork */
     for (size_t i = 0; i < directories->count && good; i++) good = served_add(&mcp.served, directories->text[i]);
     if (!good) session->status = STATUS_NOTHING;
     mcp.tools = tools_list(mcp.commands, &mcp.served);

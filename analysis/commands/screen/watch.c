@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/progress.h"
 #include "commands/screen/first_screen.h"
 #include "commands/screen/seen.h"
 #include "write/table.h"
@@ -289,6 +290,7 @@ void cmd_watch(struct session *session)
 {
     struct watch watch = {.options = &session->options, .on_terminal = can_draw_over()};
     bool good = true;
+    progress_end(); /* the drawings have a line of their own */
     watch.begun = seconds_of(CLOCK_MONOTONIC);
     while (good && watch.state != JOB_OVER) {
         good = !watch.drawings || wait_for_reading(&watch);
