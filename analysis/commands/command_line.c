@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/command.h"
-#include "base/gzip_out.h"
+#include "base/gzip/gzip_out.h"
 #include "base/progress.h"
 #include "commands/help.h"
 #include "commands/session.h"

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "base/command.h"
-#include "base/gzip_out.h"
+#include "base/gzip/gzip_out.h"
 #include "commands/help.h"
 #include "commands/session.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/file_out.h"
-#include "base/gzip_out.h"
+#include "base/gzip/gzip_out.h"
 #include "base/escape.h"
 
 enum { OUT_BUFFER = 1 << 16 };

@@ -442,7 +442,7 @@ ROWS = [
     row('next-operator-is-inside', 'ops_random.py::test_rows_of_random_traces[2]', 'analysis/ask/ops/nests.c',
         '(start >= n->level', '(start > n->level'),
     # A broken libisal damages every compressed file.
-    row('libisal-by-its-name', 'writing_on_cores.py::test_a_library_with_libisals_name_alone_is_not_used[wrong bytes]', 'analysis/base/deflater.c',
+    row('libisal-by-its-name', 'writing_on_cores.py::test_a_library_with_libisals_name_alone_is_not_used[wrong bytes]', 'analysis/base/gzip/deflater.c',
         'layout_is_known(&tried) && deflates(&tried);', 'layout_is_known(&tried);'),
     # Rows by modules have other names than torch.profiler's.
     row('modules-without-points', 'torchscript.py::test_hierarchies_are_torchs', 'preload/torch/hierarchy.c',

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "base/deflater.h"
+#include "base/gzip/deflater.h"
 #include "base/util.h"
 #include "unit.h"
 

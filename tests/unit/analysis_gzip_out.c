@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "base/gzip_out.h"
+#include "base/gzip/gzip_out.h"
 #include "base/util.h"
 #include "unit.h"
 

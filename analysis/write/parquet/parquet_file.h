@@ -14,7 +14,7 @@
 #ifndef TFA_PARQUET_FILE_H
 #define TFA_PARQUET_FILE_H
 
-#include "base/deflater.h"
+#include "base/gzip/deflater.h"
 #include "model/names.h"
 #include "write/out.h"
 #include "write/parquet/compact.h"

@@ -10,7 +10,7 @@
  *
  * The first full block starts a thread, so a small file needs none; the last file that is closed ends them.
  */
-#include "base/gzip_out.h"
+#include "base/gzip/gzip_out.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "base/deflater.h"
+#include "base/gzip/deflater.h"
 #include "base/jobs.h"
 #include "base/util.h"
 #include "crc.h"

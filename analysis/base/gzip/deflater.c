@@ -7,7 +7,7 @@
  *
  * Level 1 of libisal makes files a little smaller than level 1 of zlib, in a sixth of the time.
  */
-#include "base/deflater.h"
+#include "base/gzip/deflater.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
