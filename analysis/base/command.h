@@ -52,6 +52,7 @@ struct session;
     (UINT64_C(1) << 33) /* of an option: every command that prints rows takes it unless commands.def refuses it */
 #define TOOL (UINT64_C(1) << 34)   /* a tool of its own over the Model Context Protocol */
 #define SERVES (UINT64_C(1) << 35) /* the command asks others: its arguments are directories */
+#define COLLECTIVES (UINT64_C(1) << 36)
 
 /* How a command answers by our rules or by another tool's definitions. */
 struct definition {

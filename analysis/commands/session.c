@@ -10,6 +10,7 @@
 #include "base/command.h"
 #include "base/jobs.h"
 #include "commands/session_notes.h"
+#include "model/inputs/narrow_kinds.h"
 #include "model/needs/guard.h"
 #include "model/ranges/step_ranges.h"
 #include "model/replays/capture_files.h"
@@ -241,53 +242,6 @@ size_t session_inputs(struct session *session)
     return session->inputs.count;
 }
 
-/* Kinds of inputs that only some questions have a meaning for. */
-static const struct narrow {
-    enum input_kind kind;
-    uint64_t takes; /* what such a question has in its row */
-    const char *one, *others, *has;
-} narrow_kinds[] = {
-    {INPUT_DFTRACER, DFTRACER, "a dftracer trace", "dftracer traces", "stages and file I/O"},
-    {INPUT_MEMORY, MEMORY_ROWS, "a file of torch's memory rows", "files of memory rows", "blocks"},
-    {INPUT_SNAPSHOT, MEMORY_ROWS, "a memory snapshot of torch", "memory snapshots", "blocks and segments"},
-};
-
-/* Returns the first question that has no meaning for the kind; NULL if there is none. */
-static const struct command *question_without(const struct options *options, const struct narrow *narrow)
-{
-    for (size_t i = 0; i < options->questions; i++)
-        if (!(options->question[i]->takes & narrow->takes)) return options->question[i];
-    return NULL;
-}
-
-/* Leaves inputs out that have no meaning for a question, with one message; beside others of a directory they are no loss. */
-static void leave_out(struct session *session, const struct narrow *narrow)
-{
-    struct inputs *inputs = &session->inputs;
-    const struct command *question = question_without(&session->options, narrow);
-    struct input *first = NULL;
-    size_t count = 0;
-    if (!question) return;
-    for (size_t i = 0; i < inputs->count; i++) {
-        struct input *input = &inputs->input[i];
-        if (input->kind != narrow->kind) continue;
-        first = first ? first : input;
-        input->left_out = true;
-        count++;
-    }
-    if (!first) return;
-    bool harmless = first->how == FILE_FOUND && count < inputs->count;
-    struct text names = {0};
-    for (const struct command *command = session->options.commands; command->name; command++)
-        if (command->takes & narrow->takes) text_format(&names, "%s%s", names.length ? ", " : "", command->name);
-    notes_add(&first->notes, harmless ? NOTE : UNUSABLE,
-              "is left out%s%s%s: %s has %s, but nothing that `%s` asks for; these commands read it: %s",
-              count > 1 ? ", as the other " : "", count > 1 ? narrow->others : "", count > 1 ? " are" : "", narrow->one,
-              narrow->has, question->name, names.data);
-    first->left_out = harmless;
-    text_free(&names);
-}
-
 /* Returns the first question that a file of summaries does not answer; NULL if there is none. */
 static const struct command *question_of_events(const struct session *session)
 {
@@ -320,7 +274,7 @@ static void read_inputs(struct session *session, const struct reading *reading)
     model_init(&session->model);
     names_choose(&session->model.names, options);
     session_inputs(session);
-    for (size_t i = 0; i < ARRAY_SIZE(narrow_kinds); i++) leave_out(session, &narrow_kinds[i]);
+    inputs_leave_out_kinds(&session->inputs, options);
     leave_out_summaries(session);
     summaries_init(session);
     if (reading->needs.captures && !captures_read(&session->captures, options, reading->needs.operator_details,

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+import growth
 from kineto import Trace
 from test_answers import flight
 from test_snapshots import Recorded, snapshot, write
@@ -85,5 +86,21 @@ def test_profiles_beside_dumps(analyze, tmp_path):
     alone = analyze('hang', tmp_path, rc=None)['rows']
     ranks(tmp_path)
     result = analyze('hang', tmp_path, rc=any, format=None)
-    assert '2 traces beside the dumps of the flight recorder were left out' in result.err
+    assert '2 traces of a profiler beside the dumps of the flight recorder were left out' in result.err
     assert analyze('hang', tmp_path, rc=None)['rows'] == alone
+    result = analyze('timeline', tmp_path, format=None)
+    assert "dump_0: is left out, as the other dumps of the flight recorder are" in result.err and len(analyze('timeline', tmp_path)['rows']) == 2
+
+
+def test_dumps_answer_what_they_have(analyze, tmp_path):
+    """Questions about more than collectives are refused: a command that read a dump as a trace of ours was killed by it."""
+    for rank in range(2):
+        flight(tmp_path, rank, [{'profiling_name': 'nccl:all_reduce', 'collective_seq_id': 1, 'is_p2p': False}])
+    for name, words in growth.COMMANDS.items():
+        if name in ('watch', 'ncu plan', 'ncu report') or words[0] == 'diff':
+            continue
+        first, *rest = words
+        output = tmp_path.parent / 'out'
+        result = analyze(*first.split(), *(output if w == '@' else w for w in rest), tmp_path, rc=any, format=None)
+        reads = first in ('info', 'comm', 'stragglers', 'reduce', 'hang')
+        assert reads or (result.rc == 1 and 'these commands read it: ' in result.err), (name, result.err)

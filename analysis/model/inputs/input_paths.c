@@ -272,26 +272,6 @@ static void judge_rest(struct others *o)
     map_free(&kin);
 }
 
-/* The dumps of a job that hangs are asked about that. Traces of a profiler beside them are of another time. */
-static void leave_profiles(const struct others *o)
-{
-    size_t dumps = 0, profiles = 0;
-    struct input *dump = NULL;
-    for (size_t i = o->first; i < o->inputs->count; i++) {
-        struct input *input = &o->inputs->input[i];
-        if (input->kind == INPUT_FLIGHT && !dumps++) dump = input;
-    }
-    for (size_t i = o->first; dumps && i < o->inputs->count; i++) {
-        struct input *input = &o->inputs->input[i];
-        if (input->kind != INPUT_KINETO || notes_have(&input->notes, UNUSABLE)) continue;
-        input->left_out = true;
-        profiles++;
-    }
-    if (profiles)
-        notes_add(&dump->notes, NOTE,
-                  "%zu traces beside the dumps of the flight recorder were left out; give them by name", profiles);
-}
-
 static bool is_directory(const char *path)
 {
     struct stat status;
@@ -321,7 +301,6 @@ static void add_others(struct inputs *inputs, const char *directory, int64_t ran
     }
     free(count >= 0 ? entries : NULL);
     judge_rest(&o);
-    leave_profiles(&o);
     if (inputs->count == o.first) {
         say_empty(inputs, directory, rank, o.has_json);
         return;
