@@ -226,7 +226,9 @@ install: all ## install into PREFIX (/usr/local), below DESTDIR
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib $(B)/libtfinject.so $(B)/libtfinject-alloc.so
 	install -D -m 755 $(B)/tfanalyze $(DESTDIR)$(PREFIX)/bin/tfanalyze
 	install -D -m 755 scripts/tfrun $(DESTDIR)$(PREFIX)/bin/tfrun
-	install -D -m 755 scripts/tfharness.py $(DESTDIR)$(PREFIX)/bin/tfharness.py
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/tfinject scripts/tfharness.py
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/tfinject/tfharness_parts scripts/tfharness_parts/*.py
+	ln -sfn ../lib/tfinject/tfharness.py $(DESTDIR)$(PREFIX)/bin/tfharness.py
 	install -D -m 644 include/tfinject.h $(DESTDIR)$(PREFIX)/include/tfinject.h
 	for page in $(B)/man/*; do install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
 wheel: all ## write the wheel for pip, one for every Python, into build/dist

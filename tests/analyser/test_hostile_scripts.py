@@ -63,6 +63,8 @@ TARGETS = {
     'the harness': ('tfharness:find_target', {'text': '{away}/evil.py:run'}),
     'the harness in its folder': ('tools.tfharness:find_target', {'text': '{away}/evil.py:run'}),
     'the file of the harness': ('tools/tfharness.py:find_target', {'text': '{away}/evil.py:run'}),
+    'a part of the harness': ('tools.tfharness_parts.targets:find_target', {'text': '{away}/evil.py:run'}),
+    'the file of a part': ('tools/tfharness_parts/targets.py:find_target', {'text': '{away}/evil.py:run'}),
     'no target': ('', {}),
     'an escape': ('\x1b]0;owned\x07os:\u202esystem', TOUCH),
     'a dunder': ('own:stage.__globals__', {}),
@@ -97,11 +99,12 @@ def place(tmp_path):
     for name in ('here', 'here/tools', 'away', 'run', 'out'):
         (tmp_path / name).mkdir()
     shutil.copy(HARNESS, tmp_path / 'here' / 'tools')
+    shutil.copytree(HARNESS.with_name('tfharness_parts'), tmp_path / 'here' / 'tools' / 'tfharness_parts')
     (tmp_path / 'here' / 'own.py').write_text(OWN)
     (tmp_path / 'away' / 'evil').mkdir()
     for path in ('evil.py', 'evil/__init__.py', 'evil/below.py'):
         (tmp_path / 'away' / path).write_text(EVIL)
-    for name in ('json', 'shutil', 'tfharness', 'torch'):
+    for name in ('json', 'shutil', 'tfharness', 'tfharness_parts', 'torch'):
         (tmp_path / 'run' / f'{name}.py').write_text(EVIL)
     return tmp_path
 

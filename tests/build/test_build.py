@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -71,8 +72,11 @@ def test_install(tmp_path):
     make('install', f'DESTDIR={tmp_path}', 'PREFIX=/opt/tfi')
     files = {str(p.relative_to(tmp_path / 'opt/tfi')) for p in tmp_path.rglob('*') if p.is_file()}
     pages = {f'share/man/man{p.name[-1]}/{p.name}' for p in (BUILD / 'man').iterdir()}
-    assert 'share/man/man1/tfanalyze.1' in pages
-    assert files == pages | {'lib/libtfinject.so', 'lib/libtfinject-alloc.so', 'bin/tfanalyze', 'bin/tfrun', 'bin/tfharness.py', 'include/tfinject.h'}
+    harness = {f'lib/tfinject/{path.relative_to(ROOT / "scripts")}' for path in (ROOT / 'scripts').rglob('*.py') if 'tfharness' in str(path)}
+    assert 'share/man/man1/tfanalyze.1' in pages and len(harness) == 5
+    assert files == pages | {'lib/libtfinject.so', 'lib/libtfinject-alloc.so', 'bin/tfanalyze', 'bin/tfrun', 'bin/tfharness.py', 'include/tfinject.h'} | harness
+    usage = execute([sys.executable, tmp_path / 'opt/tfi/bin/tfharness.py', '--help'], clean_environment(), tmp_path)
+    assert usage.rc == 0 and usage.out.startswith('usage: tfharness.py')
     result = execute([tmp_path / 'opt/tfi/bin/tfanalyze', '--help'], clean_environment(), tmp_path)
     assert result.rc == 0 and 'stages' in result.out
 
