@@ -66,3 +66,10 @@ double median_of_sorted(const double *number, size_t count)
 {
     return count % 2 ? number[count / 2] : (number[count / 2 - 1] + number[count / 2]) / 2;
 }
+
+double median_of_numbers(double *number, size_t count)
+{
+    if (!count) return NAN;
+    qsort(number, count, sizeof *number, by_double);
+    return median_of_sorted(number, count);
+}

@@ -25,5 +25,7 @@ void values_free(struct values *values);
 int by_double(const void *a, const void *b);
 /* Returns the median of sorted numbers, at least one. Between two in the middle it is their mean. */
 double median_of_sorted(const double *number, size_t count);
+/* The same of numbers in any order, which it sorts; NAN if there are none. */
+double median_of_numbers(double *number, size_t count);
 
 #endif

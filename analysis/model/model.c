@@ -1,10 +1,9 @@
-/* model.c - implements the columns of the model, and completes a process after loading. */
+/* model.c - fills and frees the tables of a process, and finds what they hold. */
 #include "model/model.h"
 
 #include "base/hash.h"
+#include "model/beginnings.h"
 #include "model/needs/guard.h"
-#include "model/ranges/lost_ends.h"
-#include "model/range_pieces.h"
 #include "model/replays/captured_ops.h"
 
 #include <stdio.h>
@@ -265,7 +264,12 @@ void begins_meet(struct process *process, bool details)
     }
 }
 
-static void begins_free(struct begins *begins)
+void begins_meet_early(struct process *process, bool details)
+{
+    for (size_t i = 0; i < process->begins.earlies; i++) meet(process, process->begins.early[i], details);
+}
+
+void begins_free(struct begins *begins)
 {
     map_free(&begins->by_id);
     free(begins->early);
@@ -273,155 +277,8 @@ static void begins_free(struct begins *begins)
     *begins = (struct begins){0};
 }
 
-/* ---- the end of reading ---- */
-
-static void convert(struct clock *clock, int64_t *times, size_t count)
+static void tables_free(struct process *process)
 {
-    for (size_t i = 0; i < count; i++) times[i] = clock_ns(clock, (uint64_t)times[i]);
-}
-
-/* No time is later, including those of clock.h, so the difference of any two fits an int64_t. */
-#define LATEST ((int64_t)4000000000000000000)
-
-/* Converts the start and keeps the duration of the device, cut to end at LATEST. */
-static void convert_device(struct clock *clock, int64_t *start, int64_t *end, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        uint64_t duration = (uint64_t)end[i] - (uint64_t)start[i];
-        start[i] = clock_device_ns(clock, (uint64_t)start[i]);
-        end[i] = start[i] + (int64_t)MIN(duration, (uint64_t)(LATEST - start[i]));
-    }
-}
-
-static int64_t converted_duration(struct clock *clock, int64_t start, int64_t duration)
-{
-    uint64_t end;
-    if (duration < 0 || __builtin_add_overflow((uint64_t)start, (uint64_t)duration, &end)) return IO_UNKNOWN;
-    return clock_ns(clock, end) - clock_ns(clock, (uint64_t)start);
-}
-
-/* Converts the durations of sums, before the times at which they begin. */
-static void convert_io_sums(struct clock *clock, struct ios *ios)
-{
-    for (size_t i = 0; i < ios->table.count && ios->sum_count; i++) {
-        if (ios->sum[i] == IO_ONE_CALL) continue;
-        struct io_sum *sum = &ios->sums[ios->sum[i]];
-        sum->total = converted_duration(clock, ios->start[i], sum->total);
-        sum->longest = converted_duration(clock, ios->start[i], sum->longest);
-    }
-}
-
-static void convert_all(struct process *process)
-{
-    struct clock *clock = &process->clock;
-    convert(clock, process->ranges.start, process->ranges.table.count);
-    convert(clock, process->ranges.end, process->ranges.table.count);
-    for (size_t i = 0; i < process->lost_ends.count; i++) convert(clock, &process->lost_ends.stage[i].start, 1);
-    convert(clock, process->looks.start, process->looks.table.count);
-    convert(clock, process->looks.end, process->looks.table.count);
-    convert(clock, process->marks.time, process->marks.table.count);
-    convert(clock, process->calls.start, process->calls.table.count);
-    convert(clock, process->calls.end, process->calls.table.count);
-    convert_io_sums(clock, &process->ios);
-    convert(clock, process->ios.start, process->ios.table.count);
-    convert(clock, process->ios.end, process->ios.table.count);
-    convert(clock, process->messages.time, process->messages.table.count);
-    convert(clock, process->wholes.start, process->wholes.table.count);
-    convert(clock, process->wholes.end, process->wholes.table.count);
-    convert(clock, process->blocks.time, process->blocks.table.count);
-    convert(clock, process->ooms.time, process->ooms.table.count);
-    convert(clock, process->grants.time, process->grants.table.count);
-    convert(clock, process->forwards.time, process->forwards.table.count);
-    for (size_t i = 0; i < process->switchings; i++) convert(clock, &process->switching[i].time, 1);
-    for (size_t i = 0; i < process->elsewheres; i++) convert(clock, &process->elsewhere[i].from, 1);
-    for (size_t i = 0; i < process->samples; i++) convert(clock, &process->sample[i].time, 1);
-    struct startup *s = &process->startup;
-    for (size_t i = 0; i < s->pieces; i++) {
-        convert(clock, &s->piece[i].start, 1);
-        convert(clock, &s->piece[i].end, 1);
-        convert(clock, &s->piece[i].own, 1);
-        s->piece[i].own -= s->piece[i].start;
-    }
-    for (size_t i = 0; i < s->phases; i++) {
-        convert(clock, &s->phase[i].start, 1);
-        convert(clock, &s->phase[i].end, 1);
-    }
-    for (size_t i = 0; i < process->machine.samples; i++) convert(clock, &process->machine.sample[i].time, 1);
-    for (size_t i = 0; i < process->machine.pools; i++) convert(clock, &process->machine.pool[i].time, 1);
-    for (size_t i = 0; i < process->signatures; i++) convert(clock, &process->signature[i].time, 1);
-    for (size_t i = 0; i < process->tensors.uses; i++) convert(clock, &process->tensors.use[i].time, 1);
-    for (size_t i = 0; i < process->tensors.ops; i++) {
-        convert(clock, &process->tensors.op[i].start, 1);
-        convert(clock, &process->tensors.op[i].end, 1);
-    }
-    convert(clock, process->spans.start, process->spans.table.count);
-    convert(clock, process->spans.end, process->spans.table.count);
-    convert_device(clock, process->works.start, process->works.end, process->works.table.count);
-    for (size_t i = 0; process->works.detail && i < process->works.table.count; i++)
-        if (process->works.detail[i].queued)
-            process->works.detail[i].queued = clock_device_ns(clock, (uint64_t)process->works.detail[i].queued);
-    for (size_t i = 0; i < process->graphs.nodes; i++) convert(clock, &process->graphs.node[i].time, 1);
-    for (size_t i = 0; i < process->graphs.sources; i++) convert(clock, &process->graphs.source[i].time, 1);
-    convert_device(clock, process->stage_times.start, process->stage_times.end, process->stage_times.table.count);
-    for (size_t i = 0; i < process->threads; i++) {
-        convert(clock, &process->thread[i].first, process->thread[i].has_time);
-        convert(clock, &process->thread[i].last, process->thread[i].has_time);
-    }
-    convert(clock, &process->first, process->has_time);
-    convert(clock, &process->last, process->has_time);
-}
-
-/* Returns the end to show for a range without an end record. As a rule it lasts as long as its process. If records
- * are lost, its end may be among them: then only the last record of its thread is known to lie in or behind it. */
-static int64_t unfinished_until(const struct process *process, uint32_t serial)
-{
-    const struct thread *thread = find_thread(process, serial);
-    return process->lost && thread && thread->has_time ? thread->last : process->last;
-}
-
-static void add_unfinished(struct process *process, size_t begin, bool details)
-{
-    const struct begins *from = &process->begins;
-    struct ranges *to = &process->ranges;
-    size_t at = to->table.count;
-    ranges_reserve(to, 1, details);
-    to->start[at] = from->time[begin];
-    to->end[at] = (int64_t)MAX((uint64_t)unfinished_until(process, from->thread[begin]), (uint64_t)from->time[begin]);
-    to->id[at] = from->id[begin];
-    to->name[at] = from->name[begin];
-    to->thread[at] = from->thread[begin];
-    to->domain[at] = from->domain[begin];
-    to->flags[at] = from->flags[begin] | RANGE_UNFINISHED;
-    to->depth[at] = from->depth[begin];
-    to->step[at] = NO_PLACE;
-    to->cpu[at] = -1;
-    if (details) to->detail[at] = from->detail[begin];
-    to->table.count++;
-}
-
-/* Matches ranges whose end was read before their beginning. Beginnings that still wait never ended, or lost their end.
- * Times are still ticks. */
-static void match_ranges(struct process *process)
-{
-    struct begins *begins = &process->begins;
-    bool details = process->ranges.detail || begins->detail;
-    for (size_t i = 0; i < begins->earlies; i++) meet(process, begins->early[i], details);
-    lost_ends_leave_out(process);
-    for (size_t i = 0; i < begins->table.count; i++)
-        if (begins->waits[i]) add_unfinished(process, i, details);
-    begins_free(begins);
-}
-
-void process_finish(struct process *process)
-{
-    match_ranges(process);
-    cut_ranges(process);
-    convert_all(process);
-}
-
-void process_free(struct process *process)
-{
-    guard_lift(process);
     table_free(&process->ranges, range_layout, ARRAY_SIZE(range_layout));
     table_free(&process->wholes, whole_layout, ARRAY_SIZE(whole_layout));
     table_free(&process->pauses, pause_layout, ARRAY_SIZE(pause_layout));
@@ -443,55 +300,65 @@ void process_free(struct process *process)
     table_free(&process->works, work_layout, ARRAY_SIZE(work_layout));
     table_free(&process->stage_times, stage_time_layout, ARRAY_SIZE(stage_time_layout));
     table_free(&process->forwards, forward_layout, ARRAY_SIZE(forward_layout));
-    map_free(&process->described);
     collectives_free(&process->collectives);
-    free(process->graphs.node);
-    free(process->graphs.source);
-    free(process->graphs.node_of_work);
-    free(process->graphs.run);
-    free(process->graphs.matched);
-    if (process->graphs.calls) free(process->graphs.calls->op);
-    free(process->graphs.calls);
-    map_free(&process->graphs.whole_of);
-    map_free(&process->graphs.kernel_of);
+}
+
+static void graphs_free(struct graphs *graphs)
+{
+    free(graphs->node);
+    free(graphs->source);
+    free(graphs->node_of_work);
+    free(graphs->run);
+    free(graphs->matched);
+    if (graphs->calls) free(graphs->calls->op);
+    free(graphs->calls);
+    map_free(&graphs->whole_of);
+    map_free(&graphs->kernel_of);
+}
+
+static void maps_free(struct process *process)
+{
+    struct map *maps[] = {
+        &process->described, &process->stage_names.known, &process->thread_of,    &process->func_of,
+        &process->lane_of,   &process->device_of,         &process->category_of,  &process->folded,
+        &process->full_name, &process->range_of_id,       &process->uncorrelated, &process->range_inputs,
+        &process->arrows};
+    for (size_t i = 0; i < ARRAY_SIZE(maps); i++) map_free(maps[i]);
+}
+
+/* Frees what each element of a list owns, then the lists. */
+static void lists_free(struct process *process)
+{
     for (size_t i = 0; i < process->funcs; i++) func_free(&process->func[i]);
     for (size_t i = 0; i < process->kind_count; i++) free(process->kinds[i].name);
     for (size_t i = 0; i < process->loss_count; i++) free(process->losses[i].cause);
+    if (process->metadata) pairs_free(process->metadata);
+    void *lists[] = {process->metadata,         process->func,          process->kinds,         process->losses,
+                     process->thread,           process->args,          process->category,      process->lane,
+                     process->streamed,         process->device,        process->works.detail,  process->copied,
+                     process->numbers.span,     process->numbers.work,  process->stage_memory,  process->switching,
+                     process->signature,        process->elsewhere,     process->sample,        process->open,
+                     process->silence,          process->communicator,  process->filling,       process->counters.range,
+                     process->counters.counted, process->numbers.range, process->in_file.piece, process->block.bytes,
+                     process->stage_names.name, process->python_call,   process->range_input,   process->waited,
+                     process->memory_row,       process->segment};
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++) free(lists[i]);
+}
+
+void process_free(struct process *process)
+{
     char **texts[] = {&process->path,         &process->host,      &process->command, &process->directory,
                       &process->clock_name,   &process->version,   &process->ended,   &process->names_asked,
                       &process->stages_asked, &process->activities};
+    guard_lift(process);
+    tables_free(process);
+    graphs_free(&process->graphs);
+    lists_free(process);
+    maps_free(process);
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) free(*texts[i]);
-    if (process->metadata) pairs_free(process->metadata);
     reveals_free(&process->reveals);
     machine_free(&process->machine);
     startup_free(&process->startup);
-    void *arrays[] = {
-        process->metadata,         process->func,          process->kinds,         process->losses,
-        process->thread,           process->args,          process->category,      process->lane,
-        process->streamed,         process->device,        process->works.detail,  process->copied,
-        process->numbers.span,     process->numbers.work,  process->stage_memory,  process->switching,
-        process->signature,        process->elsewhere,     process->sample,        process->open,
-        process->silence,          process->communicator,  process->filling,       process->counters.range,
-        process->counters.counted, process->numbers.range, process->in_file.piece, process->block.bytes};
-    for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) free(arrays[i]);
-    map_free(&process->stage_names.known);
-    free(process->stage_names.name);
-    map_free(&process->thread_of);
-    map_free(&process->func_of);
-    map_free(&process->lane_of);
-    map_free(&process->device_of);
-    map_free(&process->category_of);
-    free(process->python_call);
-    map_free(&process->folded);
-    map_free(&process->full_name);
-    map_free(&process->range_of_id);
-    map_free(&process->uncorrelated);
-    map_free(&process->range_inputs);
-    free(process->range_input);
-    free(process->waited);
-    map_free(&process->arrows);
-    free(process->memory_row);
-    free(process->segment);
     bits_free(&process->unlinked);
     clock_free(&process->clock);
     *process = (struct process){0};

@@ -552,7 +552,7 @@ ROWS = [
     row('end-of-the-last-chunk', 'reader.py::test_info', 'analysis/model/load/load_tfr.c',
         '(int64_t)MAX((uint64_t)*last, to) : (int64_t)to;', '(int64_t)to : (int64_t)to;'),
     # A stage that was open at the end has no time.
-    row('unfinished-stage-has-no-time', 'reader_stages.py::test_an_unfinished_stage_lasts_to_the_end', 'analysis/model/model.c',
+    row('unfinished-stage-has-no-time', 'reader_stages.py::test_an_unfinished_stage_lasts_to_the_end', 'analysis/model/finish.c',
         '(int64_t)MAX((uint64_t)unfinished_until(process, from->thread[begin]), (uint64_t)from->time[begin]);', 'from->time[begin];'),
     # `--rank 5-2` finds nothing and does not say why.
     row('ranges-the-wrong-way', 'reader_usage.py::test_wrong_usage[line11---rank needs LIST]', 'analysis/base/opts.c',

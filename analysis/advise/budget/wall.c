@@ -6,6 +6,7 @@
 
 #include "ask/device/call_kinds.h"
 #include "ask/ops/walk.h"
+#include "ask/samples/periods.h"
 #include "ask/stages/done_times.h"
 #include "ask/stages/order.h"
 #include "ask/stages/start_times.h"
@@ -186,8 +187,7 @@ static void add_python(struct watching *w, struct own_time *own)
     intervals_free(&own->files);
 }
 
-/* A thread that was on a processor for half of a sampled period worked in it. Of those that wait only the first one says
- * what the program waits for: the others may wait for work. */
+/* Of the threads that wait only the first one says what the program waits for: the others may wait for work. */
 static void watch_samples(struct watching *w)
 {
     const struct looks *l = &w->process->looks;
@@ -196,7 +196,7 @@ static void watch_samples(struct watching *w)
     struct own_time *own = NULL;
     size_t count = 0, capacity = 0;
     for (size_t i = 0; i < l->table.count; i++) {
-        bool works = l->cpu[i] >= l->end[i] - l->start[i] - l->cpu[i] || !l->call[i]; /* or wants to */
+        bool works = sampled_works(l, i, l->end[i] - l->start[i], l->cpu[i]);
         if (!works && l->tid[i] == (uint32_t)w->process->pid) add_moment(w, LEAF_SYSTEM, l->start[i], l->end[i]);
         if (!works || !is_in_python(l, i)) continue;
         uint32_t at = map_get(&place, l->tid[i]);

@@ -203,7 +203,7 @@ static bool is_own_frame(const struct rule_facts *j, uint32_t text)
 static enum line_does does(const struct line_times *lines, const struct sampled *s)
 {
     const struct looks *l = &lines->process->looks;
-    if (s->cpu < s->wall - s->cpu && l->call[s->look]) return WAITS;
+    if (!sampled_works(l, s->look, s->wall, s->cpu)) return WAITS;
     bool locks = l->flags[s->look] & (TFI_SAMPLED_HOLDS | TFI_SAMPLED_WANTS);
     return locks ? RUNS_PYTHON : RUNS_NATIVE;
 }

@@ -19,8 +19,7 @@ struct norm norm_of(double *number, size_t count)
     qsort(number, count, sizeof *number, by_double);
     struct norm norm = {.middle = median_of_sorted(number, good)};
     for (size_t i = 0; i < good; i++) distance[i] = fabs(number[i] - norm.middle);
-    qsort(distance, good, sizeof *distance, by_double);
-    norm.spread = DEVIATION_OF_HALF * median_of_sorted(distance, good);
+    norm.spread = DEVIATION_OF_HALF * median_of_numbers(distance, good);
     free(distance);
     return norm;
 }

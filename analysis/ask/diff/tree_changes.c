@@ -170,12 +170,6 @@ static void compare_calls(struct comparison *c)
 
 /* ---- noise ---- */
 
-static double median_of(double *number, size_t count)
-{
-    qsort(number, count, sizeof *number, by_double);
-    return median_of_sorted(number, count);
-}
-
 /* Returns the logarithm of the median time, or of the shortest one of few calls. Sets how much single calls differ from
  * it. NAN: unknown. */
 static double typical(const struct tree_samples *samples, double *spread)
@@ -184,10 +178,10 @@ static double typical(const struct tree_samples *samples, double *spread)
     *spread = NAN;
     if (!samples->count) return NAN;
     for (uint32_t i = 0; i < samples->count; i++) number[i] = log((double)MAX(samples->time[i], 1));
-    middle = median_of(number, samples->count);
+    middle = median_of_numbers(number, samples->count);
     if (samples->count < TREE_FEW_CALLS) return number[0];
     for (uint32_t i = 0; i < samples->count; i++) number[i] = fabs(number[i] - middle);
-    *spread = 1.4826 * median_of(number, samples->count);
+    *spread = 1.4826 * median_of_numbers(number, samples->count);
     return middle;
 }
 
@@ -228,7 +222,7 @@ static void find_noise(struct comparison *c)
     }
     c->between = c->tree->has_work ? .01 : .03;
     if (count >= FEWEST_NODES) {
-        c->drift = median_of(ratio, count);
+        c->drift = median_of_numbers(ratio, count);
         for (size_t i = 0; i < count; i++) ratio[i] = fabs(ratio[i] - c->drift);
         qsort(ratio, count, sizeof *ratio, by_double);
         c->between = fmax(c->between, ratio[count / 4] / .3186); /* the quarter of a normal distribution */

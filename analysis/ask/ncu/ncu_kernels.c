@@ -26,13 +26,6 @@ static int launches_order(const void *a, const void *b)
     return order ? order : (x > y) - (x < y);
 }
 
-static double median(double *value, size_t count)
-{
-    if (!count) return NAN;
-    qsort(value, count, sizeof *value, by_double);
-    return median_of_sorted(value, count);
-}
-
 static void fill_kernel(struct ncu_kernel *kernel, const struct ncu_launch **launch, size_t count)
 {
     double *value = mem_zero(count, sizeof *value);
@@ -42,7 +35,7 @@ static void fill_kernel(struct ncu_kernel *kernel, const struct ncu_launch **lau
         size_t known = 0;
         for (size_t i = 0; i < count; i++)
             if (!isnan(launch[i]->metric[m])) value[known++] = launch[i]->metric[m];
-        kernel->metric[m] = median(value, known);
+        kernel->metric[m] = median_of_numbers(value, known);
     }
     free(value);
 }

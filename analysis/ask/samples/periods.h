@@ -19,6 +19,12 @@ struct needs sampled_needs(const struct options *options);
  * device_idle; -1: there is no work, or some of it is left out. */
 int64_t sampled_each(struct scope *scope, void (*visit)(void *context, const struct sampled *sampled), void *context);
 
+/* True for a thread that was on a processor for half of a period, or in no system call: it worked, or wanted to. */
+static inline bool sampled_works(const struct looks *looks, size_t look, int64_t wall, int64_t cpu)
+{
+    return cpu >= wall - cpu || !looks->call[look];
+}
+
 /* Returns what a thread waited in: a system call's name, `GIL`, `processor`, or NULL. */
 const char *sampled_wait(const struct looks *looks, size_t look, char room[24]);
 
