@@ -12,7 +12,7 @@
 
 struct left_out {
     bool by_stage;          /* stages were selected */
-    uint64_t count;         /* of the sums that the filters choose */
+    uint64_t count;         /* works in the sums that the filters choose */
     struct intervals work;  /* merged: when the work of these ran */
     struct intervals held;  /* merged: from the start of the stages that launched it to its end */
     struct intervals *lane; /* merged, by lane: the same of all sums, because other work keeps a stream busy too */

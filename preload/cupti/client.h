@@ -316,7 +316,7 @@ struct tfi_left_out {
     uint32_t device, context, stream, flags;
     uint64_t start, duration;
 };
-/* Adds the work of the call with this id. Counts it as left out. */
+/* Adds the work that the call with this id launched to the sums of what was left out. */
 void tfi_left_out_add(struct tfi_thread *lane, uint32_t id, const struct tfi_left_out *work);
 /* Writes the sums so far. */
 void tfi_left_out_write(struct tfi_thread *lane);

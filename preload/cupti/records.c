@@ -312,7 +312,7 @@ static void write_one(struct tfi_thread *lane, const void *record, uint32_t kind
     case TFI_CUPTI_SYNCHRONIZATION: write_sync(lane, record, bytes); break;
     case TFI_CUPTI_OVERHEAD: write_overhead(lane, record, bytes); break;
     case TFI_CUPTI_GRAPH_TRACE: write_graph(lane, record, bytes); break;
-    default: break; /* a call, or requested by another client */
+    default: break; /* a call, or a kind that only another client requested */
     }
 }
 

@@ -42,7 +42,7 @@ static enum { OFF, ON, REFUSED } state; /* the constructor sets it */
 
 /* ---- communicators ---- */
 
-/* A communicator by NCCL's own number, which differs from ours. */
+/* A communicator, found by the number that NCCL gives it. Our own number differs. */
 struct context {
     uint32_t used; /* atomic */
     uint32_t ranks;

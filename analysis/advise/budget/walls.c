@@ -147,7 +147,7 @@ static void explain(struct wall *wall, const struct intervals *above)
     intervals_free(&files);
 }
 
-/* Gives to each leaf in the order what the union of the leaves up to it has more than the union up to the one before. */
+/* Gives each moment to the first leaf, in their order, that has it: a leaf gets what it adds to the union of those before. */
 static void divide(struct wall *wall)
 {
     bool device = wall->works > 0;

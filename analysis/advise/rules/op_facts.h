@@ -25,7 +25,7 @@ struct op_fact {
 struct sync_fact {
     uint32_t name, call; /* the key: of the operator, NAME_OUTSIDE: none; of the call */
     uint64_t calls;
-    int64_t time, idle; /* idle: of the device behind them, until its next work */
+    int64_t time, idle; /* of the calls; and how long the device then had no work */
     uint32_t stack;     /* of the operator */
 };
 

@@ -7,7 +7,7 @@
 struct comm_job {
     struct comm_summary summary; /* of all ranks */
     size_t ranks;                /* with collectives */
-    size_t runs;                 /* traces of separate times, or of worlds of different size */
+    size_t runs;                 /* groups of traces: separate times, and worlds of different size, are several */
     size_t clocks;               /* clocks in use */
     size_t without_axis;         /* traces with collectives whose times are not of the axis that ranks share */
     struct comm_replays replays;

@@ -26,7 +26,7 @@ struct exact {
     struct host_rows rows;
     struct host_tops tops;
     bool *known;                         /* by event: it is known what this call waits for */
-    struct critical_afters works, hosts; /* by work that waits, and by event of the host that waits */
+    struct critical_afters works, hosts; /* what each work waits for, and each event of the host */
 };
 
 /* ---- exact_follow.c ---- */

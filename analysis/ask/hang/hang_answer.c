@@ -5,34 +5,8 @@
 #include <string.h>
 
 #include "ask/hang/group.h"
-#include "base/hash.h"
 
 /* ---- processes ---- */
-
-int64_t hang_moment(const struct hang *hang, size_t place, int64_t time)
-{
-    return time == UNKNOWN_TIME ? time : clock_shifted(&hang->clock.process[place].shift, time);
-}
-
-size_t hang_place(const struct hang *hang, int64_t rank)
-{
-    uint32_t place = rank < 0 ? MAP_NONE : map_get(&hang->place, (uint64_t)rank);
-    return place == MAP_NONE ? SIZE_MAX : place;
-}
-
-const struct hang_thread *hang_main_thread(const struct hang_taken *taken)
-{
-    const struct hang_thread *best = NULL;
-    for (size_t i = 0; i < taken->threads; i++) {
-        const struct hang_thread *t = &taken->thread[i];
-        bool later =
-            best && t->entered != UNKNOWN_TIME && (best->entered == UNKNOWN_TIME || t->entered > best->entered);
-        bool earlier =
-            best && t->entered == UNKNOWN_TIME && best->entered == UNKNOWN_TIME && t->open.serial < best->open.serial;
-        if (!best || later || earlier) best = t;
-    }
-    return best;
-}
 
 /* A rank may have several processes, such as workers of a data loader: the one with most collectives stands for it. */
 static void find_places(struct hang *hang)
@@ -59,17 +33,7 @@ static void find_end(struct hang *hang)
     }
 }
 
-uint64_t hang_call_key(int64_t rank, int64_t start)
-{
-    return hash_numbers((uint64_t)rank, (uint64_t)start);
-}
-
 /* ---- groups ---- */
-
-uint64_t hang_group_key(uint32_t group, uint32_t members)
-{
-    return hash_numbers(group, members);
-}
 
 /* A call of NCCL that has not returned has the number of its communicator only. The process group of that communicator
  * is known from earlier calls, of this rank or another one. */

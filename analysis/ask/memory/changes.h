@@ -51,7 +51,7 @@ struct memory_change {
     uint32_t pool, thread, stack;
     uint32_t live; /* of an allocation: its index in walk->live */
     uint8_t kind;  /* of the block that is allocated or freed */
-    bool is_older; /* than the recording: its time is unknown, and that of the first event stands for it */
+    bool is_older; /* it began before the recording: the time of the first event stands for its own */
     bool has_gone;
     struct memory_live gone; /* of a free its allocation, of an allocation an earlier one at this address, whose end was
                                 not recorded; if has_gone */

@@ -21,7 +21,7 @@ struct edge {
 /* A block or the tensors of one record, in order of time. */
 struct event {
     int64_t time;
-    uint32_t order; /* of events of one moment: frees, uses, allocations */
+    uint32_t order; /* events of one moment are in this order: frees, uses, allocations */
     uint32_t index;
     bool is_block;
 };

@@ -13,7 +13,7 @@
 struct holder {
     uint32_t stage, stack; /* names; stack NAME_NONE: none was recorded */
     uint32_t pool;
-    uint64_t blocks, bytes;                     /* of leaks: all that were allocated; else those in use */
+    uint64_t blocks, bytes; /* the blocks in use; where leaks are asked for, all that were allocated */
     uint64_t outliving_blocks, outliving_bytes; /* 0 outside of all stages, which never ends */
     uint64_t unfreed_blocks, unfreed_bytes;
 };

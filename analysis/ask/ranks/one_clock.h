@@ -30,7 +30,7 @@ struct one_clock {
     int64_t residual; /* median distance of the ends of a collective; UNKNOWN_TIME: no clock is aligned */
     int64_t start;    /* first moment of all processes, shifted */
     size_t clocks;    /* clocks of the processes */
-    size_t aligned;   /* of these, aligned to another one */
+    size_t aligned;   /* clocks that were aligned to another one */
     size_t unknown;   /* processes whose place in time is not known */
 };
 

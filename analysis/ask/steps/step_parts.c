@@ -30,8 +30,8 @@
 struct step {
     int64_t host_start, host_end;
     int64_t start, end;  /* extended */
-    int64_t first, last; /* of the device work that it launched */
-    uint64_t works;      /* their number */
+    int64_t first, last; /* start of the first device work that it launched, end of the last one */
+    uint64_t works;      /* works that it launched */
     uint32_t number;
     bool cut, chosen;
 };

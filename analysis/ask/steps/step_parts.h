@@ -66,7 +66,7 @@ double device_utilization(const struct step_device *device);
 double device_sm_efficiency(const struct step_device *device);
 double device_occupancy(const struct step_device *device);
 double device_tensor_core(const struct step_device *device);
-double device_tensor_core_plugin(const struct step_device *device); /* with the plugin's words only */
+double device_tensor_core_plugin(const struct step_device *device); /* by the names of kernels that the plugin knows */
 
 /* True for the operator or annotation in which torch.utils.data waits for a batch. */
 bool is_loading(const struct name *name);

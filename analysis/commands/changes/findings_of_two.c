@@ -68,7 +68,7 @@ static const struct finding *other_of(const struct two *two, int side, const str
     return NULL;
 }
 
-/* Tells whether an earlier finding of the side is the same: one of each is a row. */
+/* Tells whether the side has the same finding earlier: equal findings are one row. */
 static bool is_second(const struct two *two, int side, size_t at)
 {
     const struct finding *finding = two->side[side].advice.finding, *f = &finding[at];

@@ -124,14 +124,15 @@ char *report_path(struct report *report, const char *directory, const char *name
 bool report_write_memory(struct report *report, const char *directory, const struct unit *unit);
 /* ---- signatures.c ---- */
 bool report_write_signatures(struct report *report, const char *directory);
-/* ---- text.c ---- */
-void report_print(struct report *report, const char *directory);
+/* ---- line_parts.c ---- */
 void report_put_time(struct out *out, int64_t ns, int width);
 /* Writes as much of a name as fits beside `taken` columns of a line. Bytes that would move the cursor become question
  * marks. */
 void report_put_name(struct out *out, const char *text, size_t length, size_t taken);
 /* Returns the number of rows to show of a list: --top, or `usual`, which fits on one screen. */
 size_t report_shown(const struct report *report, size_t usual);
+/* ---- text.c ---- */
+void report_print(struct report *report, const char *directory);
 /* ---- report_host.c ---- */
 /* Prints operators, dispatches and memory of a run without a device. */
 void report_print_host(struct out *out, struct report *report);

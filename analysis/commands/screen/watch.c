@@ -175,7 +175,7 @@ static void tell_next(const struct watch *watch, struct text *line)
                     left, watch->cost, 100 / ONE_IN);
 }
 
-/* Writes a line; on a terminal cut to its width, and without what stood there. */
+/* Writes a line. On a terminal the line is cut to the width, and clears the rest of the row. */
 static void put_line(const struct watch *watch, struct out *out, const char *line, size_t length)
 {
     size_t width = watch->on_terminal ? terminal_width(out) : 0;

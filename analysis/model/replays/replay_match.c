@@ -22,7 +22,8 @@ struct matching {
     uint32_t ops[2];                /* the first of their operators in process->graphs.calls; NO_PLACE: not yet */
     struct replayed *replayed;
     size_t count, capacity;
-    uint32_t *key, *of; /* of a launch: keys in the order of the pattern; by work of the launch: its place there */
+    uint32_t *key,
+        *of; /* the keys of a launch in the order of the pattern, and the place there of each work of the launch */
     size_t key_capacity, of_capacity;
 };
 

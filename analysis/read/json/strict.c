@@ -145,7 +145,7 @@ static bool check_key(struct checker *c)
     return check_byte(c, ':');
 }
 
-/* Takes the begin of an object or a list. An empty one is taken whole: *value is then true. */
+/* Passes the bracket that opens an object or a list. Of an empty one it passes the end too, and sets *value. */
 static bool check_open(struct checker *c, bool *value)
 {
     bool is_object = *c->at++ == '{';

@@ -29,7 +29,7 @@ struct stream_block {
 
 /* How to scan blocks ahead of the parser. Both functions run on any thread and allocate no memory. */
 struct stream_ahead {
-    size_t size; /* of what is found in a block */
+    size_t size; /* bytes of the result of a block */
     const void *shared;
     /* Returns the last place where an item seems to begin, NULL if there is none. The next block begins there. */
     char *(*last_start)(const void *shared, char *at, const char *end);

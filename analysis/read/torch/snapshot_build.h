@@ -17,7 +17,7 @@ enum {
 enum {
     KIND_EMPTY,
     KIND_OTHER,
-    KIND_NUMBERS, /* id: of the first two, in `numbers` */
+    KIND_NUMBERS, /* its id is the place of its first two numbers in `numbers` */
     KIND_FRAME,
     KIND_STACK, /* a list of frames */
     KIND_EVENT,

@@ -338,7 +338,7 @@ static void begin_process(void *context, const struct process *process, int64_t 
     struct pfw *file = context;
     char command[17] = "", directory[17] = "", rank[24];
     const char *host = process->host ? process->host : "unknown";
-    (void)pid; /* a number of the exported file: dftracer keeps that of the process */
+    (void)pid; /* the exported file has numbers of its own; dftracer keeps that of the process */
     file->process = process;
     forget_pairs(file);
     hash_of(file, "HH", host, strlen(host), file->host);

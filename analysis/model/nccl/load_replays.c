@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "model/graphs.h"
-#include "model/load/nccl.h"
+#include "model/nccl/nccl.h"
 
 enum { MOST_RUNS = 32 };
 

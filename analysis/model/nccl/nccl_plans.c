@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "model/load/load.h"
-#include "model/load/nccl.h"
+#include "model/nccl/nccl.h"
 
 enum { MOST_CHANNELS = 255, MOST_WARPS = 255 }; /* NCCL's interface has a byte for each */
 
