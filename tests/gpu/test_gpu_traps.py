@@ -5,6 +5,7 @@ before its fix the library crashed, or lost or spoiled records. Each check says 
 """
 
 import re
+import threading
 import time
 from collections import Counter
 
@@ -14,7 +15,7 @@ import scripted
 import test_cuda_routes
 import test_cupti
 import test_injection
-from conftest import BUILD, ROOT, built
+from conftest import BUILD, ROOT, built, clean_environment, execute
 from scripted import drops
 from test_cupti import (CLIENTS, DEVICE_KINDS, START, STOP, assert_equals_log, assert_times_of_its_clock, client_s, correlations,
                         kernels_between, logged, nr_logged, nr_ours, numbered, ours, records)
@@ -81,8 +82,14 @@ def kernels_of_another_day(play, run, python, tmp_path):
 
 @trap('pool', 'whole launches of graphs are recorded once the times of their nodes are not valid')
 def graphs_without_times(play, run, python, tmp_path):
-    """Every node is in the trace: as itself, counted as timeless, or in its launch; one message says so."""
-    got = play('init graph=60 sync sleep=1000 graph=100 sync sleep=1000 graph=10 sync', {'TFI_FLUSH_MS': '20'}, nasty='pool=100')
+    """Every node is in the trace: as itself, counted as timeless, or in its launch; one message says so, and the last launches
+    come after it."""
+    def wait_for_message():
+        while 'TFI_GRAPHS=graph' not in execute([built(BUILD / 'tfanalyze'), 'dump', tmp_path / 'run'], clean_environment()).out:
+            time.sleep(0.05)
+        (tmp_path / 'said').touch()
+    threading.Thread(target=wait_for_message, daemon=True).start()
+    got = play(f'init graph=160 sync file={tmp_path / "said"} graph=10 sync', {'TFI_FLUSH_MS': '20'}, nasty='pool=100')
     line = scripted.only(got.said)
     assert re.search(r'\d+ of \d+ device records .* no valid times; .*TFI_GRAPHS=graph', line), line
     launches, lost = records(got.trace, 'graph_launch'), drops(got.trace)

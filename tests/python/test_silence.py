@@ -15,12 +15,11 @@ import time
 import pytest
 
 import pythons
-from conftest import clean_environment
+from conftest import COMMAND_TIMEOUT, clean_environment
 
 pytestmark = pytest.mark.slow  # the threads must be silent for a second
 by_version = pythons.by_version()
 STILL, AGREED, OUTER, TORN, EMPTY, FOREIGN, LAYOUT, REFUSED, INVALID = range(1, 10)
-WAIT = 90  # seconds, on the busiest machine
 CUT = 1
 KEPT = 256  # frames of a stack
 
@@ -61,7 +60,7 @@ class Running:
 
     def wait_for(self, wanted):
         """The records, as soon as `wanted` is true of them."""
-        end = time.monotonic() + WAIT
+        end = time.monotonic() + COMMAND_TIMEOUT
         while time.monotonic() < end:
             records = self.records()
             if wanted(records):
@@ -69,6 +68,10 @@ class Running:
             assert self.process.poll() is None, (self.process.returncode, self.process.stderr.read())
             time.sleep(0.2)
         raise AssertionError(records)
+
+    def wait_for_place(self, frames):
+        """The records, once the last one has these frames; a thread may have been held up and read on its way there."""
+        return self.wait_for(lambda records: records and records[-1]['frames'] == frames)
 
     def kill(self):
         self.process.kill()
@@ -252,9 +255,8 @@ def test_a_busy_loop(start, python):
     script = start(SPINNING, python.path)
     (_, frames), = script.said(1).values()
     line = (HEAD + SPINNING).split('\n').index('    while True: pass') + 1
-    record = script.wait_for(bool)[0]
-    assert record['reading'] in (STILL, AGREED, OUTER)
-    assert record['frames'] == [('spin', frames[0][1], str(line)), ('call_spin', frames[0][1], str(int(frames[0][2]) + 1)), *frames[1:]]
+    spin = [('spin', frames[0][1], str(line)), ('call_spin', frames[0][1], str(int(frames[0][2]) + 1)), *frames[1:]]
+    assert script.wait_for_place(spin)[-1]['reading'] in (STILL, AGREED, OUTER)
 
 
 # ---- when ----
@@ -269,16 +271,15 @@ def second():
 recorded(), first(), second()
 ''')
     first = script.said(1)['first'][1]
-    script.wait_for(bool)
+    there = script.wait_for_place(first)
     time.sleep(3)
-    records = script.records()
-    assert [r['frames'] for r in records] == [first]
+    assert script.records() == there
     script.process.stdin.write(b'x')
     script.process.stdin.flush()
     second = script.said(1)['second'][1]
-    records = script.wait_for(lambda records: len(records) > 1)
-    assert [r['frames'] for r in records] == [first, second]
-    assert records[0]['since'] == records[1]['since'] and records[0]['thread'] == records[1]['thread']
+    records = script.wait_for_place(second)
+    assert [r['frames'] for r in records].count(second) == 1 and records[:len(there)] == there
+    assert there[-1]['since'] == records[-1]['since'] and there[-1]['thread'] == records[-1]['thread']
 
 
 ACTIVE = '''
@@ -343,9 +344,9 @@ def test_after_a_fork(start, python):
     and Python does not warn of a second thread."""
     script = start(FORKED, python.path, {'TFI_HANG_S': '2'})
     frames = script.said(1)['main'][1]
-    records = script.wait_for(bool)
+    script.wait_for_place(frames)
     script.kill()
-    assert [r['frames'] for r in records] == [frames] and script.process.stderr.read() == b''
+    assert script.process.stderr.read() == b''
 
 
 CHILD = '''
@@ -382,9 +383,8 @@ def inner():
 recorded(), inner()
 ''' % ('_interpreters' if python.version >= (3, 13) else '_xxsubinterpreters'), python.path)
     frames = script.said(1)['outer'][1]
-    record = script.wait_for(bool)[0]
-    assert [(f[0], f[2]) for f in record['frames'][:2]] == [('sub', '3'), ('<module>', '5')]
-    assert record['frames'][2:] == frames
+    found = script.wait_for(lambda records: records and records[-1]['frames'][2:] == frames)[-1]['frames']
+    assert [(f[0], f[2]) for f in found[:2]] == [('sub', '3'), ('<module>', '5')]
 
 
 FOREIGN_THREAD = '''
@@ -403,10 +403,9 @@ def test_a_thread_of_native_code(start, victim, python):
     """A native thread that has called Python before and does so no more: the interpreter does not know it."""
     script = start(FOREIGN_THREAD % str(victim('libframes.so')), python.path)
     said = script.said(2)
-    records = script.wait_for(lambda records: len(records) > 1)
     tid, frames = said['main']
-    found = {r['tid']: (r['reading'], r['frames']) for r in records}
-    assert found == {tid: (STILL, frames), said['inside'][0]: (FOREIGN, [])}
+    there = {tid: (STILL, frames), said['inside'][0]: (FOREIGN, [])}
+    script.wait_for(lambda records: {r['tid']: (r['reading'], r['frames']) for r in records} == there)
 
 
 REFUSING = '''

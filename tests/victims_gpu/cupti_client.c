@@ -500,6 +500,7 @@ static void step_driver(const char *step, const char *value)
     if (strcmp(step, "sleep") == 0) usleep((useconds_t)atoi(value) * 1000);
     while (strcmp(step, "received") == 0 && __atomic_load_n(&nr_received, __ATOMIC_ACQUIRE) < atol(value)) usleep(1000);
     while (strcmp(step, "unrecorded") == 0 && tfi_test_is_recording && tfi_test_is_recording()) usleep(1000);
+    while (strcmp(step, "file") == 0 && access(value, F_OK) != 0) usleep(1000);
     if (strcmp(step, "ids") == 0) ids(value);
     if (strcmp(step, "runtime") == 0) runtime(value);
     if (strcmp(step, "fork") == 0) fork_here();
