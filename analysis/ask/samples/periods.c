@@ -1,7 +1,8 @@
 /* periods.c - walks over the sampled periods of a process that the filters choose, with what is known of each.
  *
  * A period counts as what the look at its end found: stack, stage and system call. A thread that does not run keeps them, so
- * only periods in which it ran are approximate.
+ * only periods in which it ran are approximate. Its processor time is another matter: a thread that waits at the end has used
+ * it before, in other code.
  * The device waits for a thread while it has no work and that thread launches the next.
  */
 #include "ask/samples/periods.h"
@@ -134,6 +135,7 @@ struct walk {
     const struct attribution *attribution;
     struct gaps gaps;
     struct map thread; /* serials by kernel id; MANY: several threads had it */
+    int64_t *cpu;      /* the processor time of each look, where it belongs */
 };
 
 #define MANY (MAP_NONE - 1)
@@ -154,6 +156,62 @@ static uint32_t thread_at(const struct walk *walk, uint32_t tid, int64_t time)
     return serial == MAP_NONE ? NO_THREAD : serial;
 }
 
+static uint32_t stage_of(const struct walk *walk, size_t look)
+{
+    const struct looks *l = &walk->scope->process->looks;
+    int64_t end = l->end[look];
+    return stage_at(&walk->attribution->finder, thread_at(walk, l->tid[look], end), end - 1);
+}
+
+/* The waiting looks of a thread whose processor time has no place yet, as a stack: index + 1, 0: none. */
+struct unplaced {
+    size_t *before;           /* the next one, by look */
+    struct map top, previous; /* by thread: the last one; the last look, if it waited */
+};
+
+/* True if the thread waited at the look, or had waited there and was not yet given a processor. */
+static bool waited_at(const struct looks *l, size_t look, const struct unplaced *u)
+{
+    if (l->call[look]) return true;
+    uint32_t previous = map_get(&u->previous, l->tid[look]);
+    return l->flags[look] & TFI_SAMPLED_RUNNABLE && previous != MAP_NONE && l->stack[previous] == l->stack[look];
+}
+
+/* Moves the processor time of periods at whose end the thread waited to the next looks of the same stage that found it
+ * running: they tell best what has used it. No look gets more than its wall time, and what finds no room stays where it
+ * is. */
+static void place_cpu(struct walk *walk)
+{
+    const struct looks *l = &walk->scope->process->looks;
+    size_t count = l->table.count;
+    struct unplaced u = {.before = mem_zero(count, sizeof *u.before)};
+    walk->cpu = mem_zero(count, sizeof *walk->cpu);
+    for (size_t i = 0; i < count; i++) {
+        bool waited = waited_at(l, i, &u);
+        uint32_t known = map_get(&u.top, l->tid[i]);
+        size_t top = known == MAP_NONE ? 0 : known;
+        walk->cpu[i] = MAX(l->cpu[i], 0);
+        if (top && stage_of(walk, top - 1) != stage_of(walk, i)) top = 0;
+        if (waited && walk->cpu[i]) {
+            u.before[i] = top;
+            top = i + 1;
+        }
+        int64_t room = waited ? 0 : l->end[i] - l->start[i] - walk->cpu[i];
+        while (top && room > 0) {
+            int64_t moved = MIN(room, walk->cpu[top - 1]);
+            walk->cpu[top - 1] -= moved;
+            walk->cpu[i] += moved;
+            room -= moved;
+            if (!walk->cpu[top - 1]) top = u.before[top - 1];
+        }
+        map_put(&u.top, l->tid[i], (uint32_t)top);
+        map_put(&u.previous, l->tid[i], waited ? (uint32_t)i : MAP_NONE);
+    }
+    map_free(&u.top);
+    map_free(&u.previous);
+    free(u.before);
+}
+
 /* Fills in what is known of a period; false if it is not chosen. */
 static bool measure(const struct walk *walk, struct sampled *s)
 {
@@ -168,7 +226,7 @@ static bool measure(const struct walk *walk, struct sampled *s)
     struct belonging at = {.time = to - 1, .stage = s->stage, .via = VIA_THREAD};
     if (!choice_moment(choice, to - 1, to - 1) || !choice_in_stage(choice, &at)) return false;
     s->wall = to - from;
-    s->cpu = (int64_t)((double)l->cpu[s->look] * ((double)s->wall / (double)(end - start)));
+    s->cpu = (int64_t)((double)walk->cpu[s->look] * ((double)s->wall / (double)(end - start)));
     s->waiting = MAX(s->wall - s->cpu, 0);
     s->device_idle = idle_between(&walk->gaps, thread, from, to);
     bool is_first = (int64_t)l->tid[s->look] == p->pid;
@@ -187,11 +245,13 @@ int64_t sampled_each(struct scope *scope, void (*visit)(void *context, const str
     struct walk walk = {.scope = scope, .attribution = scope_attribute(scope)};
     note_threads(&walk);
     find_gaps(&walk.gaps, scope, walk.attribution);
+    place_cpu(&walk);
     for (size_t i = 0; i < scope->process->looks.table.count; i++) {
         struct sampled s = {.look = i};
         if (measure(&walk, &s)) visit(context, &s);
     }
     map_free(&walk.thread);
     free(walk.gaps.gap);
+    free(walk.cpu);
     return walk.gaps.total;
 }
