@@ -24,7 +24,7 @@ endif
 
 # Both programs contain SHARED_SRCS. The files of preload/alloc are those of another library.
 PRELOAD_SRCS := $(sort $(filter-out preload/alloc/%,$(wildcard preload/*.c preload/*/*.c)))
-SHIMS        := $(wildcard preload/python/shim*.py)
+SHIMS        := $(wildcard preload/python/shim/shim*.py)
 CUDA_OBJS     = $(addprefix $(B)/obj/lib/preload/cuda/,cuda.o cudart.o)
 CUPTI_OBJS    = $(addprefix $(B)/obj/lib/preload/cupti/,layout.o other_calls.o other_clients.o other_clients_v2.o)
 NCCL_OBJS     = $(B)/obj/lib/preload/nccl/nccl.o
@@ -119,7 +119,7 @@ $(B)/obj/tool/%.o: %.c $(B)/flags
 	$(call compile,CC,$(CC) $(CFLAGS_TOOL) -c -o $@ $<)
 
 # Make does not notice a removed shim, so the names of the embedded shims are compared with the files.
-EMBEDDED := $(shell sed -nE 's|^ *\{"(shim\w*)",$$|preload/python/\1.py|p' $(B)/shims.c 2>/dev/null)
+EMBEDDED := $(shell sed -nE 's|^ *\{"(shim\w*)",$$|preload/python/shim/\1.py|p' $(B)/shims.c 2>/dev/null)
 $(B)/shims.c: scripts/gen-tables $(SHIMS) $(if $(filter-out $(SHIMS),$(EMBEDDED)),FORCE)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables embed >$@)
 

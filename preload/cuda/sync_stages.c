@@ -10,7 +10,7 @@
  *
  * The program's own thread waits, with whatever locks it holds. If the device's work waits for a host function that
  * waits for such a lock, the wait never ends. The option is therefore off by default. Contexts of TeleFuser wait by
- * TeleFuser's own call instead (preload/python/shim_telefuser.py).
+ * TeleFuser's own call instead (preload/python/shim/shim_telefuser.py).
  */
 #include "cuda/sync_stages.h"
 

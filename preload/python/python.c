@@ -2,7 +2,7 @@
  *
  * Start. The hook is added before the interpreter starts. It waits for the event that the interpreter is about to run
  * something (cpython.run_file, run_command, run_module, run_stdin). An interpreter embedded in a program may never
- * send it; there the first code that no other code runs is the sign, or the import of torch. Then preload/python/shim.py
+ * send it; there the first code that no other code runs is the sign, or the import of torch. Then preload/python/shim/shim.py
  * is compiled and run, once a process; forked children have it already. From there on the shim acts when modules are
  * imported. Nothing here enters the interpreter by itself, so nothing is called once it ends. A hook can't be removed, and
  * sees tens of thousands of events: an unwanted one costs it a comparison.

@@ -6,7 +6,7 @@
  * waited for the device: the work launched in it may run longer. It also shows allocated/reserved at the exit, and the
  * peak of both in between, in MiB, of the device with the highest peak. These lines have no prefix, so that tools which
  * read TeleFuser's lines find them. TeleFuser's own stages are left out, because its logger always shows them
- * (preload/python/shim_telefuser.py).
+ * (preload/python/shim/shim_telefuser.py).
  */
 #include "stage/console.h"
 

@@ -2,7 +2,7 @@
  *
  * These are the last call of each stage, sums since the program's last request began, and the data that the program
  * gave to TeleFuser's registry. TeleFuser keeps one record a call, shows the last one of each name and adds up all of
- * them. Its times are wall time. The rest comes as facts from preload/python/shim_telefuser.py:
+ * them. Its times are wall time. The rest comes as facts from preload/python/shim/shim_telefuser.py:
  * `telefuser.request_id`, `.began` and `.ended` (CLOCK_REALTIME in nanoseconds), `.metadata` and `.memory` (JSON). If
  * no request was begun the process is the request. A stage has these members only if its last call belongs to the
  * current request.

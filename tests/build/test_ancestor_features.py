@@ -17,7 +17,7 @@ with open(ROOT / 'tests' / 'data' / 'ancestor_features.csv', newline='') as file
     ROWS = list(csv.DictReader(file))
 SEEDS = {'telefuser', 'cache-dit', 'torch.profiler', 'torchfx', 'dftracer'}
 COMMANDS = re.findall(r'^COMMAND\("([^"]+)"', (ROOT / 'analysis/commands.def').read_text(), re.M)
-VARIABLES = (ROOT / 'include/env.def').read_text() + (ROOT / 'preload/python/shim_telefuser.py').read_text()
+VARIABLES = (ROOT / 'include/env.def').read_text() + (ROOT / 'preload/python/shim/shim_telefuser.py').read_text()
 
 
 @lru_cache

@@ -633,10 +633,10 @@ ROWS = [
     row('name-by-its-address', 'torch_ops.py::test_operators_are_the_profilers', 'preload/torch/torch.c',
         ' && strcmp(set[i].text, name) == 0', ''),
     # The library reads a libtorch whose structures it does not know.
-    row('structures-not-tried', 'torch_ops.py::test_structures_that_do_not_match[sizes]', 'preload/python/shim_torch.py',
+    row('structures-not-tried', 'torch_ops.py::test_structures_that_do_not_match[sizes]', 'preload/python/shim/shim_torch.py',
         '        if found[:parts] != expected[:parts]:', '        if found[:1] != expected[:1]:'),
     # A record_function in one task takes the operators of other tasks while it waits.
-    row('range-of-a-task-not-paused', 'torch_ops.py::test_a_range_in_a_task_rests_while_the_task_waits[asyncio]', 'preload/python/shim_stages.py',
+    row('range-of-a-task-not-paused', 'torch_ops.py::test_a_range_in_a_task_rests_while_the_task_waits[asyncio]', 'preload/python/shim/shim_stages.py',
         '    for range_id in reversed(ids):\n        _pause(range_id)\n', ''),
     # Native frames that Python calls appear before all Python frames.
     row('stacks-not-joined', 'callstack.py::test_joined[newest]', 'preload/python/callstack.c',
@@ -648,10 +648,10 @@ ROWS = [
     row('damaged-stack-not-said', 'operators_export.py::test_damaged_stacks[not there]', 'analysis/model/frames.c',
         '            good = false;\n', ''),
     # A stage's harness gets the object as its first argument.
-    row('self-goes-in', 'signature.py::test_names_are_those_of_the_parameters', 'preload/python/shim_signature.py',
+    row('self-goes-in', 'signature.py::test_names_are_those_of_the_parameters', 'preload/python/shim/shim_signature.py',
         '        names, args = names[1:], args[1:]', '        names, args = names, args'),
     # A trace repeats one signature at every call.
-    row('signature-at-each-call', 'signature.py::test_said_once_until_types_or_lengths_change', 'preload/python/shim_signature.py',
+    row('signature-at-each-call', 'signature.py::test_said_once_until_types_or_lengths_change', 'preload/python/shim/shim_signature.py',
         '    if key in seen:\n', '    if key in ():\n'),
     # Native functions are recorded while operators are switched off; builtins of extension modules are not counted.
     row('native-without-operators', 'dispatches.py::test_builtins_are_operators[ops--ops-False]', 'preload/python/torch_builtins.c',
@@ -659,25 +659,25 @@ ROWS = [
     row('builtins-not-counted', 'dispatches.py::test_builtins_by_stage[newest-None]', 'analysis/ask/ops/dispatches.c',
         'return scope == TFI_SCOPE_NATIVE || known;', 'return known;'),
     # A TeleFuser stage inside a compiled function breaks its graph, which fullgraph=True refuses.
-    row('marker-breaks-the-graph', 'pipelines.py::test_markers_break_no_graph[telefuser_stages]', 'preload/python/shim_telefuser.py',
+    row('marker-breaks-the-graph', 'pipelines.py::test_markers_break_no_graph[telefuser_stages]', 'preload/python/shim/shim_telefuser.py',
         'if not _is_compiling():\n                _telefuser_names.set(', 'if True:\n                _telefuser_names.set('),
     # All steps of a pipeline have the first step's number.
-    row('step-not-counted', 'pipelines.py::test_detail_of_a_part[diffusion]', 'preload/python/shim_auto.py',
+    row('step-not-counted', 'pipelines.py::test_detail_of_a_part[diffusion]', 'preload/python/shim/shim_auto.py',
         '_auto_local.pipelines[-1] += 1', '_auto_local.pipelines[-1] += 0'),
     # Arguments of dftracer's events are lost.
-    row('events-without-arguments', 'dftracer_python.py::test_equal_to_dftracers_own[off]', 'preload/python/shim_dftracer.py',
+    row('events-without-arguments', 'dftracer_python.py::test_equal_to_dftracers_own[off]', 'preload/python/shim/shim_dftracer.py',
         '            _details(stage.id, name, text)\n', '            _debug(text)\n'),
     # dftracer writes nothing.
-    row('dftracer-does-not-write', 'dftracer_python.py::test_nothing_is_taken_from_the_program[on]', 'preload/python/shim_dftracer.py',
+    row('dftracer-does-not-write', 'dftracer_python.py::test_nothing_is_taken_from_the_program[on]', 'preload/python/shim/shim_dftracer.py',
         '                result = theirs(*args, **kwargs)\n                given =', '                result = None if "cat" in kwargs else theirs(*args, **kwargs)\n                given ='),
     # The Chrome trace has stages without dftracer's arguments.
     row('export-without-details', 'dftracer_python.py::test_exports', 'analysis/write/export/export_ops.c',
         'if (p->signature[i].direction == SIGNATURE_DETAILS)', 'if (p->signature[i].direction == SIGNATURE_MEMORY)'),
     # Nothing is recorded after a cache-dit profile.
-    row('schedule-without-end', 'pipelines.py::test_cache_dit[cachedit_profile]', 'preload/python/shim_markers.py',
+    row('schedule-without-end', 'pipelines.py::test_cache_dit[cachedit_profile]', 'preload/python/shim/shim_markers.py',
         "_schedule('', step) == 0", '_schedule(step, step) == 0'),
     # cache-dit's own profiler does not run where it can.
-    row('cache-dit-refused', 'cache_dit_gpu.py::test_what_a_program_finds_afterwards', 'preload/python/shim_markers.py',
+    row('cache-dit-refused', 'cache_dit_gpu.py::test_what_a_program_finds_afterwards', 'preload/python/shim/shim_markers.py',
         '            theirs(self)\n            opened(self, module)\n', '            opened(self, module)\n'),
     # cache-dit's --profile-activities, --profile-with-stack and --profile-record-shapes have no effect.
     row('nobody-asks', 'cache_dit.py::test_nothing_else_is_recorded', 'preload/control/schedule.c',
@@ -696,11 +696,11 @@ ROWS = [
     row('directory-of-elsewhere', 'cache_dit.py::test_processors[cpu-]', 'analysis/commands/report/cache_dit_requests.c',
         'if (!p->is_of_reader) {', 'if (!p->host) {'),
     # A task gets the work of other tasks.
-    row('task-keeps-its-stages', 'functions.py::test_asyncio[newest]', 'preload/python/shim_stages.py',
+    row('task-keeps-its-stages', 'functions.py::test_asyncio[newest]', 'preload/python/shim/shim_stages.py',
         '    for range_id in reversed(ids):\n        _pause(range_id)\n',
         '    for range_id in reversed(ids):\n        _debug(str(range_id))\n'),
     # Tasks of uvloop are invisible.
-    row('uvloop-not-seen', 'torch_ops.py::test_a_range_in_a_task_rests_while_the_task_waits[uvloop]', 'preload/python/shim_stages.py',
+    row('uvloop-not-seen', 'torch_ops.py::test_a_range_in_a_task_rests_while_the_task_waits[uvloop]', 'preload/python/shim/shim_stages.py',
         'callback if _task_of(callback) is None else _Step(callback)', 'callback'),
     # A coroutine that waits for a second counts a second of host time.
     row('pause-counts-as-run', 'functions.py::test_asyncio[newest]', 'preload/stage/stage.c',
@@ -717,12 +717,12 @@ ROWS = [
         "event[0] == 'c'", "event[0] == '-'"),
     # A time limit that the program sets no longer raises.
     row('exception-of-a-handler-swallowed', 'python_weather.py::test_exceptions_of_signal_handlers_are_the_programs[newest]',
-        'preload/python/shim_functions.py', '        if _is_handlers(error):\n            raise\n        _fail(error)', '        _fail(error)'),
+        'preload/python/shim/shim_functions.py', '        if _is_handlers(error):\n            raise\n        _fail(error)', '        _fail(error)'),
     # A model that the program deletes keeps its memory.
-    row('last-model-kept', 'python_weather.py::test_modules_are_not_kept_alive', 'preload/python/shim_torch.py',
+    row('last-model-kept', 'python_weather.py::test_modules_are_not_kept_alive', 'preload/python/shim/shim_torch.py',
         'local.root = None  #', 'pass  #'),
     # A module that the shim waits for keeps our class as its spec.
-    row('spec-keeps-our-class', 'python.py::test_imports_look_the_same[newest]', 'preload/python/shim.py',
+    row('spec-keeps-our-class', 'python.py::test_imports_look_the_same[newest]', 'preload/python/shim/shim.py',
         '        spec.__class__ = _ModuleSpec\n', ''),
     # Launch delays are off by the difference between the clocks of host and device.
     row('launch-by-the-other-clock', 'device_calls.py::test_clocks_that_differ[-9]', 'analysis/model/join.c',

@@ -146,7 +146,7 @@ import builtins, io, logging
 from diffusers import EulerDiscreteScheduler, UNet1DModel
 from transformers import CLIPConfig, CLIPModel, GPT2Config, GPT2LMHeadModel, WhisperConfig, WhisperForConditionalGeneration
 shim = {{}}
-exec(open({str(ROOT / "preload/python/shim_rebuild.py")!r}).read(), shim)
+exec(open({str(ROOT / "preload/python/shim/shim_rebuild.py")!r}).read(), shim)
 def again(value, target):
     described = json.loads(shim["describe_object"](value))
     return described, tfharness.target_of({{"object": described, "target": target}})

@@ -131,7 +131,7 @@ pickle.dump([found, state], open(sys.argv[2], 'wb'))
 
 def awaited():
     """The modules of shim.py's table."""
-    text = (ROOT / 'preload/python/shim.py').read_text()
+    text = (ROOT / 'preload/python/shim/shim.py').read_text()
     table, = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Assign) and getattr(node.targets[0], 'id', '') == '_PARTS')
     names = [element.elts[0].value for element in table.left.elts]
     assert ABSENT <= set(names)

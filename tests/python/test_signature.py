@@ -38,7 +38,7 @@ def shim():
     """describe_call and describe_result, as JSON, in the shim's namespace without its other parts; no function and no threads."""
     namespace = {'_config': {'record_values': 1}, '_when_imported': lambda name, function: None, '_is_handlers': lambda error: False,
                  '_is_secret': lambda name: False, '_without_secrets': lambda text: text}
-    source = (ROOT / 'preload/python/shim_signature.py').read_text()
+    source = (ROOT / 'preload/python/shim/shim_signature.py').read_text()
     exec(compile(source, 'shim_signature.py', 'exec'), namespace)
 
     def call(function, *args, name=None, **kwargs):

@@ -1,7 +1,7 @@
 """test_signature_files - the files of `report` for stages that are functions: signatures, memory, names and scripts.
 
 TeleFuser's own harness reads timing_io_signature.json too. tests/tfr.py writes the traces; descriptions look as in
-preload/python/shim_signature.py.
+preload/python/shim/shim_signature.py.
 """
 
 import json

@@ -97,7 +97,7 @@ bool report_may_take(struct report *report, const char *path)
 {
     static const char trace[] = "{\"tfinject\": {\"artefact\": \"stage\"", other[] = "\"writer\": \"tfanalyze ";
     static const char page[] = "<meta name=\"generator\" content=\"tfanalyze\">";
-    static const char at_exit[] = "{\n  \"writer\": \"tfinject\""; /* by preload/python/shim_telefuser.py */
+    static const char at_exit[] = "{\n  \"writer\": \"tfinject\""; /* by preload/python/shim/shim_telefuser.py */
     char head[512];
     bool is_free;
     int fd = open_earlier(report, path, &is_free);

@@ -3,7 +3,7 @@
  * TeleFuser's reader treats every argument with a `shape` as a tensor with dtype and device. Other values with a
  * shape (an array, a nested tensor) are wrapped in {"array": ...} or {"tensor": ...}, so that the reader passes them
  * unchanged. Additions to that format: strides and types of tensors, nested values, `output` of any kind, the target,
- * the parts to rebuild its object from (preload/python/shim_rebuild.py), the rank.
+ * the parts to rebuild its object from (preload/python/shim/shim_rebuild.py), the rank.
  */
 #include "commands/report/signature.h"
 

@@ -11,7 +11,7 @@ struct stage_signature {
     int64_t first; /* time of the stage's first description; the sort key */
     int64_t time;
     uint64_t range;
-    uint32_t arguments; /* JSON: {name: description}; see preload/python/shim_signature.py */
+    uint32_t arguments; /* JSON: {name: description}; see preload/python/shim/shim_signature.py */
     uint32_t result;    /* JSON: a description; NAME_NONE: unknown */
     size_t different;   /* number of described calls: those that differed from all before */
     size_t place;       /* number in order of first appearance */

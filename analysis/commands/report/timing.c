@@ -5,7 +5,7 @@
  * until its work was done (ask/stages/done_times.h). total_stages_ms and num_stages cover all calls. A stage of several ranks
  * has the longest of their durations.
  * The values that the program passed to TeleFuser's registry are in the run's metadata, where
- * preload/python/shim_telefuser.py stores them. Only calls since the registry's last reset count; its request_id,
+ * preload/python/shim/shim_telefuser.py stores them. Only calls since the registry's last reset count; its request_id,
  * metadata and memory go into the file. Additions to the format: `calls`, and `device` of a memory.
  */
 #include <jansson.h>

@@ -1,7 +1,7 @@
 """shim.py - acts inside a Python process when the program imports a module of interest.
 
 It runs once, before the program, in a namespace that no module holds; preload/python/python.c gives it the builtins
-of preload/python/builtins.def and `_config`. Parts with a topic of their own (preload/python/shim_*.py) run in the
+of preload/python/builtins.def and `_config`. Parts with a topic of their own (preload/python/shim/shim_*.py) run in the
 same namespace when they are first needed: `_PARTS` maps imports to parts. Compiling the parts takes most of the time
 that the library adds to the start of an interpreter, and most interpreters need none.
 
@@ -88,7 +88,7 @@ def _hide(error):
 
 
 def _load(part):
-    """Runs preload/python/shim_PART.py once; False if it failed, now or earlier."""
+    """Runs preload/python/shim/shim_PART.py once; False if it failed, now or earlier."""
     if part in _failed:
         return False
     try:
