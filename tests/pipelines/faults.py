@@ -180,7 +180,7 @@ def small_writes():
 
 def small_reads():
     with open('bytes.bin', 'wb') as file:
-        file.write(bytes(2_000_000))
+        file.write(bytes(6_000_000))
     with open('bytes.bin', 'rb', buffering=0 if BAD else 1 << 16) as file:
         while file.read(64):
             pass

@@ -63,6 +63,19 @@ def networkx():
         list(nx.connected_components(graph))
 
 
+def torchmetrics():
+    """The indexes of queries were read one by one, with .item()."""
+    import torch
+    from torchmetrics import RetrievalMAP
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    metric = RetrievalMAP()
+    for _ in range(10):
+        metric.update(torch.rand(10_000), torch.randint(0, 2, (10_000,)), indexes=torch.randint(0, 20, (10_000,)))
+        work(20)
+    metric.compute()
+
+
 started = time.perf_counter()
 globals()[sys.argv[1]]()
 print(f'{time.perf_counter() - started:.4f}')

@@ -17,6 +17,7 @@ RELEASES = {
     'dateutil': ('python-dateutil==2.6.1', 'python-dateutil==2.7.0', ['six'], 'gettz', "tz.gettz('Europe/Berlin')"),
     'docx': ('python-docx==1.1.0', 'python-docx==1.1.2', ['lxml', 'typing_extensions'], 'cells', 'in row.cells:'),
     'networkx': ('networkx==2.6.3', 'networkx==3.2.1', [], '_plain_bfs', 'nx.connected_components('),
+    'torchmetrics': ('torchmetrics==0.6.0', 'torchmetrics==0.10.0', ['setuptools==75.0.0'], 'get_group_indexes', 'metric.compute()'),
 }
 
 
@@ -31,7 +32,7 @@ def install(directory, *packages):
 def lines_of(tfanalyze, lib, directory, name):
     """(line of the program, the words of the finding) of the first three findings above a note."""
     result, run = planted.record(sys.executable, lib, [planted.program('packages'), name], directory,
-                                 {'PYTHONPATH': str(directory / 'site-packages')}, 600)
+                                 {'PYTHONPATH': str(directory / 'site-packages'), 'TFI_WITH_STACK': '1'}, 600)
     assert result.rc == 0, result.err
     _, found = planted.advice(tfanalyze, run)
     lines = planted.program('packages').read_text().splitlines()
