@@ -321,10 +321,12 @@ static void write_timing(void)
             tfi_trace_dir.path, tfi_trace_name, tfi_error_name(errno));
 }
 
-/* Ends a process that never woke: reports the requested names that matched nothing. Forked children report nothing. */
+/* Ends a process that never woke: reports the requested names that matched nothing. Forked children report nothing. Without
+ * such names it asks the kernel nothing: a seccomp filter may kill at any call that the program does not make. */
 static void asleep_to_the_end(const char *reason)
 {
     int error = errno;
+    if (!tfi_unmatched_wanted()) return;
     if (strcmp(reason, "exec") != 0 && !generations && tfi_getpid() == tfi_life.started_as)
         tfi_unmatched_report(NULL, tfi_python_here());
     errno = error;

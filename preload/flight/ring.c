@@ -200,15 +200,21 @@ static void leave_fresh(void)
     fresh.on = false;
 }
 
-static void fail(void)
+/* Says once that the oldest part stays, and why. */
+static void tell(int error)
 {
-    int error = errno;
     if (!ring.told)
         tfi_log(TFI_LOG_WARN,
                 "the oldest part of the trace cannot be left out (%s): no room for another file, or no way to it; "
                 "records beyond TFI_FLIGHT_MB are dropped and counted",
                 tfi_error_name(error));
-    ring.told = ring.failed = true;
+    ring.told = true;
+}
+
+static void fail(void)
+{
+    tell(errno);
+    ring.failed = true;
     ring.not_before_ms = tfi_monotonic_ms() + PAUSE_MS;
     tfi_file_remove(&fresh.file);
     leave_fresh();
@@ -295,10 +301,12 @@ static bool begin_fresh(void)
     uint32_t count;
     const struct tfi_writing *writing = tfi_writer_hold();
     if (!writing) return false;
-    bool any = !writing->file->kept && ring.count > 1 && choose(writing);
+    bool kept = writing->file->kept; /* the process has changed its user or its root, and can make no file there */
+    bool any = !kept && ring.count > 1 && choose(writing);
     if (!any) {
         ring.not_before_ms = tfi_monotonic_ms() + 100;
         tfi_writer_release();
+        if (kept) tell(EPERM);
         return false;
     }
     if (!ring.serial) ring.serial = ring.part[0].serial;

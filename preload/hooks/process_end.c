@@ -54,13 +54,18 @@ TFI_EXPORT _Noreturn void abort(void)
     for (;;) syscall(SYS_tgkill, tfi_getpid(), tfi_gettid(), SIGABRT);
 }
 
+/* SIGKILL and signals that dump core are excluded: the state of such a process must stay unchanged. */
+static bool may_finish_by(int number)
+{
+    return number == SIGINT || number == SIGTERM || number == SIGHUP;
+}
+
 /* Closes the trace and returns true if a process sends itself an uncaught signal that ends it. Python does so, after its
- * own clean-up, when a pipeline was interrupted. SIGKILL and signals that dump core are excluded: the state of such a
- * process must stay unchanged. */
+ * own clean-up, when a pipeline was interrupted. */
 static bool finish_by(int number)
 {
     struct sigaction action;
-    if (number != SIGINT && number != SIGTERM && number != SIGHUP) return false;
+    if (!may_finish_by(number)) return false;
     if (sigaction(number, NULL, &action) != 0 || action.sa_flags & SA_SIGINFO || action.sa_handler != SIG_DFL)
         return false;
     tfi_finish("signal");
@@ -70,7 +75,7 @@ static bool finish_by(int number)
 TFI_EXPORT int kill(pid_t pid, int number)
 {
     int (*real)(pid_t, int) = (int (*)(pid_t, int))tfi_real(TFI_HOOK_kill);
-    bool ends = pid == tfi_getpid() && finish_by(number);
+    bool ends = may_finish_by(number) && pid == tfi_getpid() && finish_by(number);
     int result = real ? real(pid, number) : (int)syscall(SYS_kill, pid, number);
     if (ends) tfi_resume(); /* the signal was blocked */
     return result;

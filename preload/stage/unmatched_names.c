@@ -186,9 +186,24 @@ static bool may_speak(struct tfi_dir *directory, bool python)
     return !tfi_is_helper(false) && tfi_is_first();
 }
 
+static bool names_wanted(void)
+{
+    return tfi_config.select == TFI_SELECT_NAMES;
+}
+
+static bool functions_wanted(void)
+{
+    return tfi_config.stages && looked;
+}
+
+bool tfi_unmatched_wanted(void)
+{
+    return names_wanted() || functions_wanted();
+}
+
 void tfi_unmatched_report(struct tfi_dir *directory, bool python)
 {
-    bool names = tfi_config.select == TFI_SELECT_NAMES, functions = tfi_config.stages && looked;
+    bool names = names_wanted(), functions = functions_wanted();
     bool schedule = directory && tfi_schedule_never_began() && tfi_is_first();
     if ((!names && !functions && !schedule) || !may_speak(directory, python)) return;
     if (!tfi_once("unmatched names")) return;

@@ -11,6 +11,8 @@ struct tfi_dir;
  * look. */
 void tfi_unmatched_note(const char *entry, const char *nearest);
 
+/* True if names were given that a process which never woke may have to report. */
+bool tfi_unmatched_wanted(void);
 /* Reports which names matched nothing, at the end of the process, before the stages are forgotten. `directory` is the
  * run directory, NULL if the process never woke. `python` is true if this process runs an interpreter. */
 void tfi_unmatched_report(struct tfi_dir *directory, bool python);

@@ -1,10 +1,12 @@
 """test_flight - TFI_MODE=flight: a trace of constant size with all that happened last, also of a process that was killed."""
 
+import os
 import random
 import re
 import signal
 import struct
 import subprocess
+import sys
 import time
 
 import pytest
@@ -132,3 +134,27 @@ def test_no_other_file_can_be_made(run, victim, testlib, tmp_path):
     trace = only(scripted.traces(result.dir))
     missing = check_last(trace, dict.fromkeys(range(2), (200000, 200000)))
     assert missing and left_out(trace) == 0 and trace.footer and not list(result.dir.glob('*.live'))
+
+
+CHANGES = '''import os, sys
+null = os.open("/dev/null", os.O_RDONLY)
+def reads():
+    for i in range(int(sys.argv[1])): os.read(null, i % 1000)
+reads()
+os.setgid(65534)
+os.setuid(65534)
+reads()
+'''
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='needs root to change its user')
+@pytest.mark.parametrize('count', [1000, 300000])
+def test_the_user_changes(run, analyze, count):
+    """A process that gives up its user can make no other file: it keeps its oldest records, and says so when there is no room for
+    newer ones, which are counted."""
+    result = run([sys.executable, '-S', '-c', CHANGES, count], {**FLIGHT, 'TFI_ACTIVITIES': 'io'})
+    trace, enough = only(scripted.traces(result.dir)), count == 1000
+    assert result.rc == 0 and result.err.count('the oldest part of the trace cannot be left out (') == (not enough)
+    assert len(result.err.splitlines()) == (not enough) and (lost_by_ring(trace) == 0) == enough and trace.footer
+    events = only(analyze('info', result.dir, rc=None)['rows'])['events']['io']
+    assert events + lost_by_ring(trace) + int(trace.info.get('flight.records', 0)) >= 2 * count

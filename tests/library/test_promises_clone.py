@@ -17,6 +17,12 @@ def test_children_that_share_memory(run, victim, analyze, how, said):
     assert rows['parent'] == 20010
 
 
+def test_a_filter_for_the_program_alone(run, victim):
+    """A sleeping process makes no call at its end, or in hooks of kill and close, that the program does not make."""
+    ends = [run([victim('filtered'), 'itself'], env, preload=preload) for env, preload in (({}, False), ({}, True), ({'TFI_MODE': 'flight'}, True))]
+    assert [(end.rc, end.out, end.err) for end in ends] == [(5, 'done\n', '')] * 3
+
+
 def test_a_filter_that_kills(run, victim, lib):
     """A sleeping process survives a filter that kills at unusual system calls.
 
