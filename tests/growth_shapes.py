@@ -4,6 +4,7 @@ A shape is a function of a number N that writes a trace (or a directory of trace
 """
 
 import json
+import pickle
 from pathlib import Path
 
 import tfr
@@ -499,3 +500,95 @@ def ncu_quotes(directory, n):
     path = Path(directory) / 'ncu.csv'
     path.write_text('"\n' * n + NCU_HEAD + ',"Metric Name","Metric Value"\n"1","1","' + '<(' * n + '","b","g","Duration","1"\n')
     return path
+
+
+# ---- files of several processes, dumps of the flight recorder, memory snapshots ----
+
+def merged(directory, ranks, launches):
+    """A file as SGLang merges them: the ids of each rank count from 1, and its label stands before its pid."""
+    def events():
+        for rank in range(ranks):
+            for i in range(launches):
+                for text in (event('user_annotation', f's{i % 9}e0', 10 * i, 9), event('cpu_op', 'op', 10 * i + 1, 5),
+                             *launch(i, 10 * i + 2, 'ncclDevKernel_AllReduce(x)' if i % 7 == 0 else 'kernel', device=rank)):
+                    yield text.replace('"pid": 1', f'"pid": "[TP{rank:02d}] 77"', 1)
+    return kineto(directory, events())
+
+
+@shape(500)
+def merged_ranks(directory, n):
+    """A file of N processes with two launches each."""
+    return merged(directory, n, 2)
+
+
+@shape(10000)
+def merged_launches(directory, n):
+    """A file of four processes with N launches each."""
+    return merged(directory, 4, n)
+
+
+def flight_dump(directory, rank, entries, groups):
+    """A dump of torch's flight recorder as torch's pickler writes it: equal values are shared."""
+    path = Path(directory) / f'nccl_trace_rank_{rank}'
+    path.write_bytes(pickle.dumps({'version': '2.10', 'pg_config': groups, 'entries': entries, 'pg_status': {}}, 2))
+    return path
+
+
+def flight_entry(i, group, frames):
+    return {'record_id': i, 'pg_id': group, 'process_group': (str(group), 'd'), 'collective_seq_id': i + 1, 'p2p_seq_id': 0, 'op_id': i + 1,
+            'profiling_name': 'nccl:all_reduce', 'time_created_ns': 10 ** 18 + 1000 * i, 'input_sizes': [[i + 1]], 'input_dtypes': ['Float'],
+            'output_sizes': [[i + 1]], 'output_dtypes': ['Float'], 'state': 'completed', 'retired': True, 'is_p2p': False, 'timeout_ms': 600000,
+            'time_discovered_completed_ns': 10 ** 18 + 1000 * i + 500, 'time_discovered_started_ns': 10 ** 18 + 1000 * i + 10, 'frames': frames}
+
+
+@shape(3000)
+def flight_entries(directory, n):
+    """Two ranks with N collectives of N groups, each with a stack of its own; one rank lacks the last."""
+    groups = {str(i): {'name': str(i), 'desc': 'd', 'ranks': '[0, 1]'} for i in range(n)}
+    for rank in range(2):
+        flight_dump(directory, rank, [flight_entry(i, i, [{'name': f'f{i}', 'filename': 'a.py', 'line': i}]) for i in range(n - rank)], groups)
+    return Path(directory)
+
+
+@shape(3000)
+def flight_shared(directory, n):
+    """N collectives of one group of N ranks share one stack of 2,000 frames, and the group's list stands in N groups."""
+    frames = [{'name': f'f{i}', 'filename': 'a.py', 'line': i} for i in range(2000)]
+    ranks = str(list(range(n)))
+    groups = {str(i): {'name': str(i), 'desc': 'd', 'ranks': ranks} for i in range(n)}
+    for rank in range(2):
+        flight_dump(directory, rank, [flight_entry(i, 0, frames) for i in range(n - rank)], groups)
+    return Path(directory)
+
+
+def memory_snapshot(directory, events, segments, **more):
+    path = Path(directory) / 'snapshot.pickle'
+    path.write_bytes(pickle.dumps({'segments': segments, 'device_traces': [events], 'allocator_settings': {}, 'external_annotations': [],
+                                   **more}, 4))
+    return path
+
+
+def snapshot_event(action, i, address, size, frames):
+    return {'action': action, 'addr': address, 'size': size, 'stream': 0, 'time_us': 10 ** 15 + i, 'frames': frames}
+
+
+@shape(10000)
+def snapshot_events(directory, n):
+    """N blocks of N stacks, all in use at once, of which half are freed; a hundred requests are refused."""
+    stacks = [[{'name': f'f{i}', 'filename': 'a.py', 'line': i}, {'name': 'main', 'filename': 'a.py', 'line': 1}] for i in range(n)]
+    events = [snapshot_event('alloc', i, (i + 1) << 20, 512 + i, stacks[i]) for i in range(n)]
+    events += [snapshot_event('oom', n + i, 1 << 20, 1 << 40, stacks[i]) for i in range(100)]
+    events += [snapshot_event('free_completed', 2 * n + i, (i + 1) << 20, 512 + i, stacks[-i]) for i in range(n // 2)]
+    return memory_snapshot(directory, events, [])
+
+
+@shape(3000)
+def snapshot_shared(directory, n):
+    """N segments of ten blocks and 2 N events share one stack of 100 frames."""
+    frames = [{'name': f'f{i}', 'filename': 'a.py', 'line': i} for i in range(100)]
+    blocks = [{'address': 0, 'size': 512, 'requested_size': 500, 'state': 'active_allocated', 'frames': frames}] * 10
+    segments = [{'device': 0, 'address': (i + 1) << 22, 'total_size': 1 << 21, 'allocated_size': 5120, 'active_size': 5120, 'stream': i,
+                 'segment_type': 'large', 'segment_pool_id': (0, i), 'is_expandable': False, 'frames': frames,
+                 'blocks': [{**b, 'address': ((i + 1) << 22) + 512 * k} for k, b in enumerate(blocks)]} for i in range(n)]
+    events = [snapshot_event('alloc' if i % 2 == 0 else 'free_completed', i, 1 << 40, 512, frames) for i in range(2 * n)]
+    return memory_snapshot(directory, events, segments)

@@ -38,6 +38,12 @@ WAS_SLOW = [
     ('our_guessed_segments', 'report', 5000),
     ('our_mappings', 'report', 8000),
     ('our_lost_unmaps', 'report', 8000),
+    ('merged_ranks', 'stages', 500),
+    ('merged_launches', 'breakdown --stage', 5000),
+    ('flight_entries', 'hang', 3000),
+    ('flight_shared', 'comm', 2000),
+    ('snapshot_events', 'memory oom', 10000),
+    ('snapshot_shared', 'memory leaks', 3000),
 ]
 
 

@@ -10,6 +10,7 @@ import struct
 
 import pytest
 
+import growth
 from conftest import ROOT
 
 MOSAIC = ROOT.parent / 'shared' / 'traces' / 'memory' / 'mosaic_snapshot.pickle'
@@ -260,6 +261,16 @@ def test_a_bomb_of_frames(analyze, tmp_path):
         b'}(' + one + b'M' + struct.pack('<H', i) + b'u' for i in range(1000)) + b'eueeu.'
     (tmp_path / 'some.pickle').write_bytes(bomb)
     assert 'its frames have more than' in analyze('memory', tmp_path / 'some.pickle', rc=1, format=None).err
+
+
+def test_more_holders_than_rows(analyze, tmp_path):
+    """Each refused request has as many holders as there are stacks: the largest have rows, and a line counts the others."""
+    n = 10004
+    path = growth.make('snapshot_events', n, tmp_path / 'many')
+    result = analyze('memory', '--layout', 'oom', '--from', '0', path, format='csv', rc=3)
+    assert f'{16 * 4} smaller holders of refused requests have no row' in result.err
+    rows = analyze('memory', '--layout', 'oom', '--top', '10003', path, rc=3)['rows']
+    assert len(rows) == 16 * 10003 and [r['bytes'] for r in rows[:2]] == [512 + n - 1, 512 + n - 2]
 
 
 @pytest.mark.parametrize('seed', range(3))

@@ -41,6 +41,9 @@ void memory_answer_leaks(struct memory_answer *a)
 
 /* ---- refused requests ---- */
 
+/* A trace may have any number of stacks. Text and sorted rows are held in memory as a whole. */
+enum { MOST_HOLDERS = 10000 /* of one request, without --top */ };
+
 static void emit_request(struct memory_answer *a, const struct refusal *refusal, uint32_t stage)
 {
     const struct blocks *b = &a->process->ooms;
@@ -86,7 +89,7 @@ static void emit_unknown(struct memory_answer *a, const struct refusal *refusal)
 void memory_answer_refused(struct memory_answer *a)
 {
     const struct blocks *b = &a->process->ooms;
-    uint64_t top = a->session->options.top;
+    uint64_t asked = a->session->options.top, top = asked ? asked : MOST_HOLDERS, left = 0;
     struct refusals refusals;
     memory_walk_init(&a->changes, &a->reading);
     memory_refusals(&refusals, a->choice, &a->changes);
@@ -94,7 +97,7 @@ void memory_answer_refused(struct memory_answer *a)
         const struct refusal *refusal = &refusals.refusal[i];
         uint32_t at = stage_at(&a->scope->attribution.finder, b->thread[refusal->request], b->time[refusal->request]);
         uint32_t stage = at == NO_PLACE ? a->choice->outside : a->process->ranges.name[at];
-        for (size_t k = 0; k < refusal->holders && (!top || k < top); k++) {
+        for (size_t k = 0; k < refusal->holders && k < top; k++) {
             emit_request(a, refusal, stage);
             emit_holder(a, refusal, &refusal->holder[k]);
         }
@@ -104,7 +107,12 @@ void memory_answer_refused(struct memory_answer *a)
             emit_unknown(a, refusal);
         }
         a->rows += refusal->holders + has_unknown;
+        left += !asked && refusal->holders > top ? refusal->holders - top : 0;
     }
+    if (left)
+        complain(a->process->path,
+                 "%llu smaller holders of refused requests have no row: the %d largest of each do; --top N shows N",
+                 (unsigned long long)left, MOST_HOLDERS);
     a->sums[0] += refusals.all;
     a->sums[1] += refusals.count;
     memory_walk_free(&a->changes);
