@@ -616,7 +616,7 @@ ROWS = [
     row('half-a-character', 'nvtx.py::test_attributes_out_of_the_ordinary', 'preload/nvtx/names.c',
         '(c >= 0xd800 && c < 0xe000) ? 0xfffd : c', '(c >= 0xd800 && c < 0xe000 && !c) ? 0xfffd : c'),
     # A program whose ranges end on other threads than they began on grows without end.
-    row('ended-elsewhere-is-lost', 'torch_ops.py::test_ranges_ended_elsewhere_are_reused', 'preload/torch/torch.c',
+    row('ended-elsewhere-is-lost', 'torch_ranges.py::test_ranges_ended_elsewhere_are_reused', 'preload/torch/torch.c',
         '    own->free = __atomic_exchange_n(&own->returned, NULL, __ATOMIC_ACQUIRE);\n', ''),
     # A launch has the call stack of another place that launches the same kernel.
     row('stack-of-an-earlier-call', 'callstack.py::test_calls', 'preload/hooks/call_record.c',
@@ -636,7 +636,7 @@ ROWS = [
     row('structures-not-tried', 'torch_ops.py::test_structures_that_do_not_match[sizes]', 'preload/python/shim/shim_torch.py',
         '        if found[:parts] != expected[:parts]:', '        if found[:1] != expected[:1]:'),
     # A record_function in one task takes the operators of other tasks while it waits.
-    row('range-of-a-task-not-paused', 'torch_ops.py::test_a_range_in_a_task_rests_while_the_task_waits[asyncio]', 'preload/python/shim/shim_stages.py',
+    row('range-of-a-task-not-paused', 'torch_ranges.py::test_a_range_in_a_task_rests_while_the_task_waits[asyncio]', 'preload/python/shim/shim_stages.py',
         '    for range_id in reversed(ids):\n        _pause(range_id)\n', ''),
     # Native frames that Python calls appear before all Python frames.
     row('stacks-not-joined', 'callstack.py::test_joined[newest]', 'preload/python/callstack.c',
@@ -700,7 +700,7 @@ ROWS = [
         '    for range_id in reversed(ids):\n        _pause(range_id)\n',
         '    for range_id in reversed(ids):\n        _debug(str(range_id))\n'),
     # Tasks of uvloop are invisible.
-    row('uvloop-not-seen', 'torch_ops.py::test_a_range_in_a_task_rests_while_the_task_waits[uvloop]', 'preload/python/shim/shim_stages.py',
+    row('uvloop-not-seen', 'torch_ranges.py::test_a_range_in_a_task_rests_while_the_task_waits[uvloop]', 'preload/python/shim/shim_stages.py',
         'callback if _task_of(callback) is None else _Step(callback)', 'callback'),
     # A coroutine that waits for a second counts a second of host time.
     row('pause-counts-as-run', 'functions.py::test_asyncio[newest]', 'preload/stage/stage.c',
