@@ -31,6 +31,7 @@ const struct needs export_tfr_needs = {.traces = true,
                                        .operator_details = true,
                                        .memory = true,
                                        .samples = true,
+                                       .looks = true,
                                        .signatures = true,
                                        .io = true};
 
@@ -262,6 +263,7 @@ static uint64_t put_one(struct export *x)
     put_wholes(x);
     if (!(x->asked->without & WITHOUT_CPU)) put_ios(x);
     put_python(x);
+    put_stack_samples(x);
     put_operators(x);
     put_forwards(x);
     put_blocks(x);

@@ -94,6 +94,10 @@ char *name_of_record(const struct tfr_shared *shared, uint32_t call);
 /* Writes Python functions and modules. */
 void put_python(struct export *x);
 
+/* ---- export_samples.c ---- */
+/* Writes sampled stacks of Python. */
+void put_stack_samples(struct export *x);
+
 /* ---- export_ops.c ---- */
 bool wants_operator(const struct export *x, size_t span);
 /* Finds what the pipeline said of ranges. */
