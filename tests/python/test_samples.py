@@ -88,7 +88,7 @@ def test_a_program_that_knows_its_calls(python, run, analyze, tmp_path):
     assert all(s['stack'] or s['flags'] & (UNREADABLE | NO_PYTHON) for s in samples)
     assert all(s['looks'] == 1 or not s['cpu'] for s in samples)
     check_times(samples, trace)
-    check_answers(analyze, done.dir, str(script), inner, outer, max(s['cpu'] for s in samples) / 1000)
+    check_answers(analyze, done.dir, str(script), inner, outer, max(s['cpu'] for s in samples) / 1000, is_even(samples, trace))
 
 
 CHURN = '''
@@ -125,16 +125,25 @@ def check_times(samples, trace):
     assert waits and {s['call'] for s in waits} == {202 + 1}
 
 
-def check_answers(analyze, directory, script, inner, outer, period):
+def is_even(samples, trace):
+    """True if no period is so long that what its end found, which stands for all of it, changes the shares of functions."""
+    clock = tfr.Clock(trace.records)
+    return all(float(clock(s['time'] + s['duration']) - clock(s['time'])) < 2e8 for s in samples if s['tid'] == int(trace.info['pid']))
+
+
+def check_answers(analyze, directory, script, inner, outer, period, even):
+    """`even`: the machine held neither the program nor its sampler up, so the answers also have the program's shares of time."""
     stage, = without_start(analyze('stages', directory)['rows'])
     assert inner * 1e6 <= stage['cpu_us'] <= outer * 1e6
     answer = analyze('hotspots', directory)
     rows = {r['name'].split('.')[-1]: r for r in answer['rows'] if r['file'] in (script, None)}
+    if even:
+        assert answer['rows'][0]['name'] == 'count' and rows['wait']['pct'] < 1
+        assert rows['work']['total_us'] >= rows['recurse']['total_us']
     own = rows['count']
-    assert answer['rows'][0]['name'] == 'count' and (own['file'], own['stage']) == (script, 'work') and own['line'] in range(3, 7)
-    assert rows['work']['total_us'] >= rows['recurse']['total_us'] and own['wall_us'] == own['total_us']
+    assert (own['file'], own['stage']) == (script, 'work') and own['line'] in range(3, 7) and own['wall_us'] == own['total_us']
     assert all(r['cpu_us'] + r['waiting_us'] >= r['wall_us'] - 1 and r['waiting_us'] <= r['wall_us'] for r in rows.values())
-    assert rows['wait']['waits_in'] == 'futex' and rows['wait']['pct'] < 1
+    assert rows['wait']['waits_in'] == 'futex'
     frames = [p['frame'].split(': ')[-1] for p in answer['totals']['paths']]
     assert frames[0] == '<module>' and {'work', 'count'} <= {f.split('.')[-1] for f in frames}
     lines = analyze('hotspots', directory, '--by', 'line')['rows']
