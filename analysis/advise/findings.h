@@ -28,6 +28,7 @@ struct finding {
     double share; /* of the rank's work, in percent */
     enum severity severity;
     int64_t rank, headroom; /* nanoseconds */
+    int64_t gains;          /* the rank out of whose leaves it is taken: one that waits, where `rank` is late */
     unsigned leaves; /* of the budget, out of which the headroom is taken: bits by enum leaf; 0: it promises no time */
     bool beside_device;    /* the rank has device work, by which leaves are named */
     uint32_t stage, where; /* names: of a stage, of an operator; NAME_NONE: none */

@@ -62,7 +62,8 @@ def check_mended(tfanalyze, runs, rule, *options):
         if row['measured_us'] is None:
             assert before[0]['headroom_us'] == 0
             continue
-        sums = [sum(leaves[form][row['rank']].get(leaf, 0) for leaf in row['leaves'].split(', ')) for form in ('bad', 'good')]
+        gains = 1 - row['rank'] if rule.startswith('late-rank') else row['rank']  # of two ranks the one that waits
+        sums = [sum(leaves[form][gains].get(leaf, 0) for leaf in row['leaves'].split(', ')) for form in ('bad', 'good')]
         assert abs(row['measured_us'] - (sums[0] - sums[1])) < .1
 
 

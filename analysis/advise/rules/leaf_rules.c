@@ -89,11 +89,18 @@ void judge_chains(struct rule_facts *j, const struct rule *rule)
     for (size_t i = 1; i < j->ranks; i++)
         if (percent(chained(&j->rank[i]), j->rank[i].work) > percent(chained(rank), rank->work)) rank = &j->rank[i];
     const struct chains *chains = &rank->facts.chains;
+    const struct chain_kind *most = chains_heaviest(chains);
+    struct text which = {0};
+    if (most) text_format(&which, "; most of it in %llu of ", (unsigned long long)most->count);
+    for (uint64_t i = 0; most && i < MIN(most->links, (uint64_t)CHAIN_NAMES); i++)
+        text_format(&which, "%s%.40s", i ? ", " : "", named(j, most->first[i]));
+    if (most && most->links > CHAIN_NAMES) text_puts(&which, ", ...");
     struct finding *f =
         claim(j, rule, rank, LEAF_BIT(LEAF_ELEMENTWISE), chained(rank),
-              string_format("elementwise work in %llu chains, which memory bounds: %.1f %s each",
+              string_format("elementwise work in %llu chains, which memory bounds: %.1f %s each%s",
                             (unsigned long long)chains->count, (double)chains->links / (double)MAX(chains->count, 1u),
-                            rank->device ? "kernels" : "operators"));
+                            rank->device ? "kernels" : "operators", which.data ? which.data : ""));
+    text_free(&which);
     if (f) explain_leaf(j, f, rank, LEAF_ELEMENTWISE);
 }
 

@@ -147,7 +147,7 @@ static void add_to_chain(struct op_pass *pass, const struct happening *h)
     uint32_t leaf = map_get(&pass->leaf_of, h->name);
     if (leaf == MAP_NONE) map_put(&pass->leaf_of, h->name, leaf = operator_leaf(names_get(pass->names, h->name)));
     if (leaf == LEAF_OTHER) return;
-    chain_go_on(&pass->facts->chains, &pass->chain, (enum leaf)leaf, h->name, h->end - h->start);
+    chain_go_on(&pass->facts->chains, &pass->chain, (enum leaf)leaf, h->name, h->name, h->end - h->start);
 }
 
 static void end_operator(struct op_pass *pass, const struct open_op *op)
@@ -204,7 +204,7 @@ static void begin_happening(struct op_pass *pass, const struct happening *h)
     pass->open[pass->opens++] = (struct open_op){.of = h};
 }
 
-void op_facts_add(struct op_facts *facts, const struct scope *scope, const struct wall *wall)
+void op_facts_add(struct op_facts *facts, struct scope *scope, const struct wall *wall)
 {
     const struct wall_part *part = wall_judged(wall);
     struct op_pass pass = {
@@ -232,4 +232,5 @@ void op_facts_free(struct op_facts *facts)
 {
     keyed_free(&facts->ops.keyed);
     keyed_free(&facts->syncs.keyed);
+    chains_free(&facts->chains);
 }

@@ -44,7 +44,7 @@ struct op_facts {
     bool has_types;
 };
 
-void op_facts_add(struct op_facts *facts, const struct scope *scope, const struct wall *wall);
+void op_facts_add(struct op_facts *facts, struct scope *scope, const struct wall *wall);
 void op_facts_free(struct op_facts *facts);
 /* True if a process makes the time of its rank: it has device work or waits for a DataLoader. */
 bool process_leads(const struct process *process, const struct names *names);

@@ -37,7 +37,7 @@ static struct finding *add_finding(struct rule_facts *j, const struct rule *rule
     struct finding *f = &a->finding[a->findings++];
     *f = (struct finding){.id = rule->id, .cause = rule->cause, .fix = rule->fix, .confirm = rule->confirm, .line = -1};
     f->confidence = rule->confidence;
-    f->rank = rank->wall->rank;
+    f->rank = f->gains = rank->wall->rank;
     f->beside_device = rank->device;
     f->stage = rank->part->stage;
     f->words = text;

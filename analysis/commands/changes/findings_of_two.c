@@ -1,7 +1,7 @@
 /* findings_of_two.c - compares the findings of `advise` in two runs: gone, new, or still there, and what came of the gain.
  *
  * A finding is the same in both runs if its rule, its stage, its rank and, of a line of Python, its function are. The predicted gain is its headroom in A. The
- * measured gain is what the leaves of the budget, out of which that headroom was taken, have lost on its rank; other
+ * measured gain is what the leaves of the budget, out of which that headroom was taken, have lost on the rank that gains; other
  * changes of the same leaves are in it too.
  */
 #include "commands/changes/findings_of_two.h"
@@ -91,7 +91,7 @@ struct measured {
 static struct measured measure(const struct two *two, const struct finding *f)
 {
     struct measured m = {0};
-    const struct wall_part *a = part_of_rank(two, SIDE_A, f->rank), *b = part_of_rank(two, SIDE_B, f->rank);
+    const struct wall_part *a = part_of_rank(two, SIDE_A, f->gains), *b = part_of_rank(two, SIDE_B, f->gains);
     m.known = f->leaves && a && b && !a->unknown && !b->unknown;
     for (int leaf = 0; leaf < NR_LEAVES && m.known; leaf++) {
         if (!(f->leaves >> leaf & 1) || (!a->time[leaf] && !b->time[leaf])) continue;
