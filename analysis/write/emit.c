@@ -34,7 +34,7 @@ static void add_us(struct text *text, int64_t ns)
 /* Writes the text before a value: a comma if it is not the first, and its key. */
 static void begin_json_value(struct emit *e, const char *key)
 {
-    out_puts(e->out, e->filled[e->depth] ? ", " : "");
+    if (e->filled[e->depth]) out_write(e->out, ", ", 2);
     e->filled[e->depth] = true;
     if (key && !e->list[e->depth]) {
         out_json_string(e->out, key, strlen(key));

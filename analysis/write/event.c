@@ -35,10 +35,9 @@ static struct value *add_value(struct event_values *values, const char *key, enu
     return value;
 }
 
-bool values_take(struct event_values *values, const char *key, enum value_kind kind, uint64_t bits)
+void values_keep(struct event_values *values, const char *key, enum value_kind kind, uint64_t bits)
 {
-    if (values) add_value(values, key, kind)->count = bits;
-    return values;
+    add_value(values, key, kind)->count = bits;
 }
 
 bool values_take_double(struct event_values *values, const char *key, double value)

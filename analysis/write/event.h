@@ -55,8 +55,13 @@ struct event_values {
     size_t count, capacity;
     struct text texts;
 };
+void values_keep(struct event_values *values, const char *key, enum value_kind kind, uint64_t bits);
 /* Take a value, unless `values` is NULL. Return whether they did. */
-bool values_take(struct event_values *values, const char *key, enum value_kind kind, uint64_t bits);
+static inline bool values_take(struct event_values *values, const char *key, enum value_kind kind, uint64_t bits)
+{
+    if (values) values_keep(values, key, kind, bits);
+    return values;
+}
 bool values_take_double(struct event_values *values, const char *key, double value);
 bool values_take_text(struct event_values *values, const char *key, enum value_kind kind, const char *text,
                       size_t length);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/progress.h"
+#include "sixteen.h"
 
 static void fail(struct out *out, const char *why)
 {
@@ -173,9 +174,46 @@ static inline bool is_letter(char c)
     return (unsigned char)c >= ' ' && (unsigned char)c < 0x7f && c != '"' && c != '\\';
 }
 
+/* Tells whether all of sixteen characters are letters. */
+static inline bool are_letters(tfi_sixteen bytes)
+{
+    return !tfi_sixteen_bits((bytes < tfi_sixteen_of(' ')) | (bytes == tfi_sixteen_of(0x7f)) | /* 0x80 is negative */
+                             (bytes == tfi_sixteen_of('"')) | (bytes == tfi_sixteen_of('\\')));
+}
+
+/* The same for any length. The last steps of a text overlap, because most keys and names are short. */
+static inline bool is_all_letters(const char *p, size_t length)
+{
+    uint64_t word[2];
+    uint32_t half[2];
+    const char *end = p + length;
+    for (; end - p >= 16; p += 16)
+        if (!are_letters(tfi_sixteen_at(p))) return false;
+    if (end - p >= 8) {
+        memcpy(&word[0], p, 8);
+        memcpy(&word[1], end - 8, 8);
+        return are_letters(tfi_sixteen_at(word));
+    }
+    if (end - p >= 4) {
+        memcpy(&half[0], p, 4);
+        memcpy(&half[1], end - 4, 4);
+        word[0] = word[1] = half[0] | (uint64_t)half[1] << 32;
+        return are_letters(tfi_sixteen_at(word));
+    }
+    while (p < end && is_letter(*p)) p++;
+    return p == end;
+}
+
 void out_json_string(struct out *out, const char *bytes, size_t length)
 {
     const char *end = bytes + length, *plain = bytes, *p = bytes;
+    if (!out->room && length + 2 < OUT_BUFFER - out->used && is_all_letters(bytes, length)) {
+        char *to = out->buffer + out->used;
+        to[0] = to[length + 1] = '"';
+        if (length) memcpy(to + 1, bytes, length);
+        out->used += length + 2;
+        return;
+    }
     out_write(out, "\"", 1);
     while (p < end) {
         size_t step;
@@ -219,12 +257,11 @@ static size_t digits_of(uint64_t number)
 
 size_t number_write(char to[NUMBER_DIGITS], uint64_t number)
 {
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+                                "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+                                "8081828384858687888990919293949596979899";
     size_t length = digits_of(number), at = length;
-    for (; number >= 100; number /= 100) {
-        unsigned two = (unsigned)(number % 100);
-        to[--at] = (char)('0' + two % 10);
-        to[--at] = (char)('0' + two / 10);
-    }
+    for (; number >= 100; number /= 100) memcpy(to + (at -= 2), pairs + 2 * (number % 100), 2);
     to[--at] = (char)('0' + number % 10);
     if (at) to[0] = (char)('0' + number / 10);
     return length;

@@ -1,4 +1,4 @@
-/* analysis_event.c - events of typed values are those of their text, and a scratch file is read by windows. */
+/* analysis_event.c - events of typed values are those of their text, strings of JSON are escaped at any place, and a scratch file is read by windows. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,6 +169,33 @@ START_TEST(tables_of_a_scratch_file)
 }
 END_TEST
 
+/* A short text is looked at sixteen bytes at a time where the buffer has room, in memory byte by byte. */
+START_TEST(strings_of_any_length)
+{
+    static const char *const odd[] = {"\"",   "\\",       "\n",           "\x1f", "\x7f", "\x80",
+                                      "\xff", "\xc3\xa9", "\xe2\x80\xae", " ",    "~",    "!"};
+    static char buffer[OUT_BUFFER];
+    struct out quick = {.fd = -1, .buffer = buffer}, slow;
+    char bytes[48];
+    out_memory(&slow);
+    for (size_t length = 0; length < 40; length++) {
+        for (size_t at = 0; at <= length; at++) {
+            for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+                size_t all = length + strlen(odd[i]);
+                memset(bytes, 'a', sizeof bytes);
+                memcpy(bytes + at, odd[i], strlen(odd[i]));
+                quick.used = slow.used = 0;
+                out_json_string(&quick, bytes, all);
+                out_json_string(&slow, bytes, all);
+                ck_assert_uint_eq(quick.used, slow.used);
+                ck_assert_mem_eq(quick.buffer, slow.buffer, slow.used);
+            }
+        }
+    }
+    out_discard(&slow);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = tcase_create("event");
@@ -178,5 +205,6 @@ int main(void)
     tcase_add_test(tcase, numbers_of_the_text);
     tcase_add_test(tcase, arguments);
     tcase_add_test(tcase, tables_of_a_scratch_file);
+    tcase_add_test(tcase, strings_of_any_length);
     return unit_run(tcase);
 }

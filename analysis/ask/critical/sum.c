@@ -51,16 +51,16 @@ static struct critical_step step_of(const struct critical_path *path, const stru
 }
 
 /* Adds a node, and the edge that leads to it, to the sums. */
-static void add_step(struct critical_sum *sum, struct critical_step step)
+static void add_step(struct critical_sum *sum, const struct critical_step *step)
 {
     if (sum->with_steps) {
         sum->step = mem_grow(sum->step, &sum->step_capacity, sum->listed + 1, sizeof *sum->step);
-        sum->step[sum->listed++] = step;
+        sum->step[sum->listed++] = *step;
     }
-    if (step.is_first) return;
+    if (step->is_first) return;
     sum->steps++;
-    sum->length = add_ns(sum->length, step.weight);
-    if (step.bound != BOUND_NONE) sum->total[step.bound] = add_ns(sum->total[step.bound], step.weight);
+    sum->length = add_ns(sum->length, step->weight);
+    if (step->bound != BOUND_NONE) sum->total[step->bound] = add_ns(sum->total[step->bound], step->weight);
 }
 
 /* ---- times with peers ---- */
@@ -88,12 +88,13 @@ static struct critical_step peer_step(const struct critical_path *path, const st
 
 /* Adds an edge to the sums. With steps, each time with peers has two steps on it. */
 static void take_edge(struct critical_sum *sum, const struct critical_path *path, const struct process *p,
-                      const struct critical_edge *edge, struct critical_step last)
+                      const struct critical_edge *edge, struct critical_step *last)
 {
-    int64_t at = critical_time(&path->events, edge->from), end = add_ns(at, edge->weight);
-    last.weight = edge->weight;
     const struct intervals *times = &path->peers.times;
-    for (size_t i = intervals_after(times, at); edge->bound == BOUND_HOST && i < times->count; i++) {
+    bool may_meet = edge->bound == BOUND_HOST && times->count;
+    int64_t at = may_meet ? critical_time(&path->events, edge->from) : 0, end = add_ns(at, edge->weight);
+    last->weight = edge->weight;
+    for (size_t i = may_meet ? intervals_after(times, at) : times->count; i < times->count; i++) {
         struct interval both = shared_with(path, edge, i);
         if (both.start >= both.end) break;
         struct critical_step begin = peer_step(path, p, i), done = begin;
@@ -103,10 +104,10 @@ static void take_edge(struct critical_sum *sum, const struct critical_path *path
         done.weight = both.end - both.start;
         done.bound = BOUND_PEERS;
         done.is_end = true;
-        add_step(sum, begin);
-        add_step(sum, done);
+        add_step(sum, &begin);
+        add_step(sum, &done);
         at = both.end;
-        last.weight = end - at;
+        last->weight = end - at;
     }
     add_step(sum, last);
 }
@@ -122,15 +123,18 @@ struct critical_sum *critical_sum_of(const struct critical_path *path, const str
                                  .edges = path->graph.count,
                                  .works = process->works.table.count,
                                  .with_steps = with_steps};
+    struct critical_step step = {.is_first = true}; /* without steps only what the sums need of it */
     for (size_t i = 0; i < path->steps; i++) {
         const struct critical_edge *edge = &path->graph.edge[path->path[i]];
-        struct critical_step step = {.is_first = true};
-        if (!i && with_steps) add_step(sum, step_of(path, process, names, edge->from));
-        if (with_steps) step = step_of(path, process, names, edge->to);
+        if (with_steps) {
+            if (!i) step = step_of(path, process, names, edge->from);
+            if (!i) add_step(sum, &step);
+            step = step_of(path, process, names, edge->to);
+        }
         step.is_first = false;
         step.type = edge->type;
         step.bound = edge->bound;
-        take_edge(sum, path, process, edge, step);
+        take_edge(sum, path, process, edge, &step);
     }
     if (path->steps) {
         const struct critical_edge *edge = path->graph.edge;
