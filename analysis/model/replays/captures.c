@@ -19,7 +19,7 @@ uint32_t capture_key(struct names *names, enum event_class event_class, uint32_t
     return kernel;
 }
 
-uint64_t captures_hash(uint64_t hash, uint32_t key)
+static uint64_t captures_hash(uint64_t hash, uint32_t key)
 {
     hash = (hash ^ key) * 0x9e3779b97f4a7c15u;
     return hash ^ hash >> 29;

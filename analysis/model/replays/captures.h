@@ -35,7 +35,6 @@ struct captures {
 /* What two works or calls have in common if they may be the same node: the name of a kernel, else what kind of work
  * it is. */
 uint32_t capture_key(struct names *names, enum event_class event_class, uint32_t kernel);
-uint64_t captures_hash(uint64_t hash, uint32_t key);
 
 /* Adds the captures of a process. `names` are those of its model, `to` those that the captures have. `is_given`: the
  * trace is of a capture, its times are not those of the replays, and a thread without a beginning and an end of captures

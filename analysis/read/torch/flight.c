@@ -7,13 +7,9 @@
 #include <unistd.h>
 
 #include "read/torch/pickle_in.h"
+#include "read/torch/pickle_machine.h"
 
 enum { HEAD = 4096, LARGEST = 64 << 20 /* bytes: the recorder keeps some thousand collectives */ };
-
-static bool is_pickle(const char *bytes, size_t length)
-{
-    return length > 2 && (unsigned char)bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5;
-}
 
 /* The keys of the JSON form are sorted, so that its first one is in the head. */
 static bool is_json(const char *bytes, size_t length)

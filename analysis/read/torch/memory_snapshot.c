@@ -134,16 +134,6 @@ bool snapshot_read(const char *path, const struct stream_way *way, struct snapsh
     return usable;
 }
 
-bool snapshot_read_bytes(const char *bytes, size_t length, size_t piece, struct snapshot *snapshot, struct notes *notes)
-{
-    struct reading r;
-    begin_reading(&r, snapshot);
-    stream_open_memory(&r.stream, bytes, length, piece);
-    bool usable = read_pickle(&r, notes);
-    stream_close(&r.stream);
-    return usable;
-}
-
 /* ---- detection ---- */
 
 bool is_snapshot_file(const char *path, enum file_how how)

@@ -110,9 +110,6 @@ bool is_snapshot_file(const char *path, enum file_how how);
  * counts bytes of the file, for the progress line. */
 bool snapshot_read(const char *path, const struct stream_way *way, struct snapshot *snapshot, struct notes *notes,
                    atomic_ullong *done);
-/* The same from bytes in memory, which are given in pieces of that size. */
-bool snapshot_read_bytes(const char *bytes, size_t length, size_t piece, struct snapshot *snapshot,
-                         struct notes *notes);
 void snapshot_free(struct snapshot *snapshot);
 
 /* A place in a list, {0} at first. */
