@@ -270,10 +270,18 @@ static void read_parts_guarded(struct work *work, size_t at)
               "is left out: reading its processes needs more memory than is available");
 }
 
+/* Each process takes memory of its own, however little of the file is about it. */
 static void read_all_parts(struct work *work)
 {
+    enum { MOST_PARTS = 16384 };
     for (size_t i = 0, count = work->inputs->count; i < count; i++) {
-        if (!work->inputs->input[i].parts || work->inputs->input[i].is_again) continue;
+        struct input *input = &work->inputs->input[i];
+        if (!input->parts || input->is_again) continue;
+        if (input->parts->count > MOST_PARTS) {
+            notes_add(&input->notes, UNUSABLE, "is left out: it holds %zu processes, and a file of at most %d is read",
+                      input->parts->count, MOST_PARTS);
+            continue;
+        }
         add_parts(work->inputs, i);
         read_parts_guarded(work, i);
     }

@@ -127,3 +127,11 @@ def test_ranks_of_labels(analyze, tmp_path, labels, ranks):
               for label in labels]
     found = analyze('dump', written(tmp_path / 'trace.json', {'traceEvents': events}))['rows']
     assert {row['values']['name']: row['rank'] for row in found} == dict(zip(labels, ranks))
+
+
+def test_a_file_of_too_many_processes_is_refused(analyze, tmp_path):
+    """Each process takes 100 KB of memory, if the file has but one event of it."""
+    for count, rc in ((300, 0), (16385, 1)):
+        events = [{'ph': 'X', 'cat': 'cpu_op', 'name': 'op', 'pid': f'[TP{i}] 7', 'tid': 1, 'ts': 10, 'dur': 5, 'args': {}} for i in range(count)]
+        result = analyze('info', written(tmp_path / 'trace.json', {'traceEvents': events}), rc=rc, format=None)
+        assert ('holds 16385 processes, and a file of at most 16384 is read' in result.err) == (rc == 1), result.err
