@@ -42,9 +42,8 @@ static void close_raw(int fd)
     errno = error;
 }
 
-/* Moves a descriptor out of the range of numbers that other threads of the program expect to get meanwhile. Takes
- * ownership of `fd`; returns the new one, or `fd` itself. Below 64 the kernel's table need not grow, which takes
- * milliseconds with threads. */
+/* Moves a descriptor out of the numbers that other threads expect to get meanwhile. Takes ownership of `fd`; returns the
+ * new one, or `fd` itself. Below 64 the kernel's table need not grow, which takes milliseconds with threads. */
 static int high_fd(int fd)
 {
     const long lowest = 60;
@@ -446,9 +445,11 @@ static int *number_of(struct tfi_file *file)
     return tfi_bare_thread_here() ? &file->bare_fd : &file->fd;
 }
 
+/* A number that a thread has left may by now mean the same file, open for reading only. */
 static bool is_open(struct tfi_file *file)
 {
-    return is_file(*number_of(file), file->device, file->inode);
+    int fd = *number_of(file);
+    return is_file(fd, file->device, file->inode) && (syscall(SYS_fcntl, fd, F_GETFL) & O_ACCMODE) == O_WRONLY;
 }
 
 bool tfi_file_create(struct tfi_file *file, struct tfi_dir *dir, const char *name)
