@@ -214,6 +214,25 @@ enum tfi_range_flag {
     TFI_RANGE_WAITS = 0x80000,    /* it waited for the device before its beginning and before its end */
 };
 
+/* What an aggregate is of. */
+enum tfi_aggregate_what {
+    TFI_AGGREGATE_STAGE = 1,
+    TFI_AGGREGATE_KERNEL = 2,
+    TFI_AGGREGATE_COLLECTIVE = 3,
+    TFI_AGGREGATE_LINE = 4,
+    TFI_AGGREGATE_END = 5,
+};
+#define TFI_AGGREGATE_COUNT_BITS 38u /* of a bucket */
+
+/* Why the seconds before a moment are kept. */
+enum tfi_moment_cause {
+    TFI_MOMENT_SLOW = 1,
+    TFI_MOMENT_ERROR = 2,
+    TFI_MOMENT_TRIGGER = 3,
+    TFI_MOMENT_END = 4,
+};
+enum tfi_kept_flag { TFI_KEPT_CUT = 1 };
+
 /* What a piece of the start of a process is. */
 enum tfi_startup_what {
     TFI_STARTUP_INTERPRETER = 1,

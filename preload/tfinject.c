@@ -120,7 +120,7 @@ static bool open_trace(void)
     tfi_run_has_trace();
     if (tfi_config.mode == TFI_MODE_FLIGHT)
         tfi_ring_begin(tfi_config.flight_mb < tfi_config.max_mb ? tfi_config.flight_mb : tfi_config.max_mb,
-                       tfi_config.flight_s);
+                       tfi_config.flight_s, tfi_config.flight_period_s);
     if (tfi_config_has_warnings() && tfi_once("warnings of the environment")) tfi_config_warn();
     tfi_log(tfi_run_dir_is_lost() ? TFI_LOG_WARN : TFI_LOG_INFO, "recording to %s/%s%s", tfi_trace_dir.path, file,
             tfi_run_dir_is_lost() ? ", because the working directory no longer exists; set TFI_OUTPUT_DIR" : "");

@@ -1,6 +1,7 @@
 /* choice.c - applies the filters by time, step, cycle, device, stream and stage to a process's items. */
 #include "ask/choice.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "ask/stages/order.h"
@@ -58,6 +59,7 @@ void choice_init(struct choice *choice, const struct selection *chosen, const st
     const struct options *options = chosen->options;
     *choice = (struct choice){.process = process, .options = options};
     selection_window(chosen, &choice->window.from, &choice->window.to);
+    if (isnan(options->from) && process->ring.chunks) choice->window.from = (int64_t)process->ring.since;
     choice->lane = mem_zero(process->lanes, sizeof *choice->lane);
     for (size_t i = 0; i < process->lanes; i++)
         choice->lane[i] = choice_lane(choice, process->lane[i].device, process->lane[i].stream);

@@ -137,7 +137,7 @@ static bool set_number(const char *value, double *number)
 {
     char *end;
     *number = strtod(value, &end);
-    return *value && !*end && isfinite(*number) && *number >= 0;
+    return *value && !*end && isfinite(*number);
 }
 
 /* An operator may have a longer stack than the one around it, so without a limit the time grows with the square of

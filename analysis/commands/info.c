@@ -6,6 +6,7 @@
 
 #include "ask/unmatched_names.h"
 #include "commands/memory/memory_values.h"
+#include "model/host/whole_run.h"
 #include "commands/session.h"
 #include "commands/session_notes.h"
 
@@ -262,8 +263,41 @@ static void emit_unmatched(struct emit *e, const struct model *model, struct unm
     emit_close(e);
 }
 
+/* Prints a moment whose seconds before were kept: the trace has all records from `from` to `end`, which --from and --to take. */
+static void emit_moment_kept(struct emit *e, const struct model *model, const struct whole_moment *m)
+{
+    static const char *const causes[] = {[TFI_MOMENT_SLOW] = "slow", "error", "trigger"};
+    emit_open(e, NULL, false);
+    emit_text(e, "cause", m->cause < ARRAY_SIZE(causes) ? causes[m->cause] : NULL);
+    emit_text(e, "name", m->name == NAME_NONE ? NULL : model_name(model, m->name));
+    if (m->from) emit_us(e, "from_us", m->from - model->start);
+    else emit_null(e, "from_us");
+    emit_us(e, "end_us", m->end - model->start);
+    emit_us(e, "took_us", m->end - m->start);
+    if (m->cause == TFI_MOMENT_SLOW) emit_us(e, "usual_us", m->usual);
+    else emit_null(e, "usual_us");
+    emit_bool(e, "whole", !m->is_cut);
+    emit_close(e);
+}
+
+/* Prints what is known of the whole run: where the sums end, how many there are, the values that are in no sum of their own. */
+static void emit_whole_run(struct emit *e, const struct model *model, const struct whole_run *whole)
+{
+    uint64_t others = 0;
+    for (size_t i = 0; whole && i < whole->sums; i++)
+        if (whole->sum[i].name == NAME_NONE) others += whole->sum[i].count;
+    if (whole && whole->sums) emit_moment(e, "sums_until", whole->until);
+    else emit_null(e, "sums_until");
+    emit_count(e, "sums", whole ? whole->sums : 0);
+    emit_count(e, "values_of_others", others);
+    emit_open(e, "moments", true);
+    for (size_t i = 0; whole && i < whole->moments; i++) emit_moment_kept(e, model, &whole->moment[i]);
+    emit_close(e);
+    emit_count(e, "moments_left_out", whole ? whole->left_out : 0);
+}
+
 /* Prints what TFI_MODE=flight kept of the run; null if all records are there. */
-static void emit_ring(struct emit *e, const struct process *p)
+static void emit_ring(struct emit *e, const struct model *model, const struct process *p)
 {
     if (!p->ring.chunks) {
         emit_null(e, "flight");
@@ -273,6 +307,7 @@ static void emit_ring(struct emit *e, const struct process *p)
     if (p->clock.has_rate) emit_us(e, "kept_us", MAX(p->last - (int64_t)p->ring.since, 0));
     else emit_null(e, "kept_us");
     emit_count(e, "left_out", p->ring.records);
+    emit_whole_run(e, model, p->ring.whole);
     emit_close(e);
 }
 
@@ -293,7 +328,7 @@ static void emit_process(struct session *session, struct unmatched *unmatched, c
     else emit_null(e, "duration_us");
     emit_text(e, "ended", p->ended);
     emit_bool(e, "complete", p->complete);
-    emit_ring(e, p);
+    emit_ring(e, model, p);
     emit_counts(e, p);
     emit_health(e, p);
     if (p->has_cost) emit_us(e, "own_cost_us", (int64_t)p->own_cost_ns);

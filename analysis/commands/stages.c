@@ -20,8 +20,10 @@
 
 #include "ask/stages/stage_table.h"
 #include "ask/stages/start_times.h"
+#include "ask/stages/whole_stages.h"
 #include "commands/session.h"
 #include "commands/stages_slowest.h"
+#include "model/host/whole_run.h"
 
 #define START_UP "(start-up)"
 #define KEYS_ELSEWHERE                                                                                                 \
@@ -89,6 +91,22 @@ static void emit_device(struct emit *e, struct stage_row *row, bool has_device)
     else emit_null(e, "idle_us");
 }
 
+/* Prints what is known of single calls of the whole run. */
+static void emit_calls_of_run(struct emit *e, const struct whole_sum *sum)
+{
+    static const char *const keys[] = {"median_us", "p95_us"};
+    static const double shares[] = {0.5, 0.95};
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+        int64_t value = sum ? whole_quantile(sum, shares[i]) : -1;
+        if (value >= 0) emit_us(e, keys[i], value);
+        else emit_null(e, keys[i]);
+    }
+    if (sum) emit_us(e, "min_us", sum->least);
+    else emit_null(e, "min_us");
+    if (sum) emit_us(e, "max_us", sum->most);
+    else emit_null(e, "max_us");
+}
+
 /* Prints percentiles, interpolated between neighbours as in `breakdown`. A row with device work alone has no calls. */
 static void emit_one_call(struct emit *e, struct values *each)
 {
@@ -119,6 +137,15 @@ static void emit_host(struct session *session, struct stage_row *row)
         return;
     }
     emit_count(e, "calls", row->calls);
+    if (row->of_whole_run) {
+        emit_calls_of_run(e, row->whole);
+        emit_null(e, "host_us");
+        emit_us(e, "wall_us", row->wall);
+        emit_null(e, "self_us");
+        emit_null(e, "done_us");
+        emit_null(e, "cpu_us");
+        return;
+    }
     emit_one_call(e, &row->each);
     emit_us(e, "host_us", host);
     emit_us(e, "wall_us", exclusive ? row->self : row->wall);
@@ -279,6 +306,7 @@ void cmd_stages(struct session *session)
     size_t rows = 0;
     struct startup_share all = {0};
     uint64_t replayed = 0, unknown = 0, by_order = 0;
+    bool of_whole_run = false;
     if (session->options.slowest) {
         stages_slowest(session);
         return;
@@ -290,7 +318,9 @@ void cmd_stages(struct session *session)
     for (size_t i = 0; i < session->chosen.processes; i++) {
         struct scope *scope = scope_begin(&session->chosen, i);
         int64_t rank = scope->process->rank;
-        stages_add(&table, scope, rank, map_get(&with_stages, (uint64_t)rank) == MAP_NONE);
+        bool whole = stages_add_whole(&table, scope, rank);
+        of_whole_run |= whole;
+        if (!whole) stages_add(&table, scope, rank, map_get(&with_stages, (uint64_t)rank) == MAP_NONE);
         replayed += scope->attribution.replayed;
         unknown += scope->attribution.uncaptured;
         by_order += scope->attribution.by_order;
@@ -308,7 +338,12 @@ void cmd_stages(struct session *session)
         emit_count(&session->emit, "replayed_unknown", unknown);
         emit_count(&session->emit, "replayed_by_order", by_order);
     }
+    if (of_whole_run) emit_count(&session->emit, "calls_of_others", table.calls_of_others);
     emit_end(&session->emit);
+    if (of_whole_run)
+        complain(NULL,
+                 "the rows of TFI_MODE=flight are sums of the whole run: only calls, wall_us and single calls are "
+                 "known; --from 0 asks for the last seconds");
     if (!rows && !is_filtered(&session->options))
         complain(NULL, "no stages were recorded; mark them with NVTX ranges or tfi_range_push of tfinject.h");
     stages_tell_deep(&table);

@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 #include "model/beginnings.h"
+#include "model/host/whole_run.h"
 #include "model/needs/guard.h"
 #include "model/replays/captured_ops.h"
 
@@ -351,6 +352,7 @@ void process_free(struct process *process)
                       &process->clock_name,   &process->version,   &process->ended,   &process->names_asked,
                       &process->stages_asked, &process->activities};
     guard_lift(process);
+    whole_run_free(process->ring.whole);
     tables_free(process);
     graphs_free(&process->graphs);
     lists_free(process);

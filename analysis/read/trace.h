@@ -142,9 +142,11 @@ const char *trace_info(const struct trace *trace, const char *key);
 bool trace_number(const struct trace *trace, const char *key, uint64_t *value);
 
 /* The library left this out to stay within TFI_FLIGHT_MB. */
+struct whole_run;
 struct ring {
     uint64_t chunks, records; /* 0: nothing */
-    uint64_t since; /* ticks; the model: nanoseconds. The trace has every record after that, and some before */
+    uint64_t since;          /* ticks; the model: nanoseconds. The trace has every record after that, and some before */
+    struct whole_run *whole; /* the model's (model/host/whole_run.h), NULL: nothing is known */
 };
 struct ring trace_ring(const struct trace *trace);
 

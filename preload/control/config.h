@@ -65,6 +65,7 @@ struct tfi_config {
     uint64_t max_mb;
     uint64_t flight_mb;
     uint64_t flight_s;
+    uint64_t flight_period_s;
     uint64_t flush_ms;
     uint64_t nvml_hz;
     uint64_t hang_s;

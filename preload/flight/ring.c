@@ -11,6 +11,9 @@
  *
  * Only the choice and the last piece are made under the writer's lock. The job copies a piece at a time. Between two
  * pieces chunks are appended, and a fork may end the thread: the rewriting then begins again.
+ *
+ * What is known of the whole run (aggregates.c, moments.c) is written as rows at the start of each new file, every
+ * TFI_FLIGHT_PERIOD_S, when a moment is kept, and at the end. The last of these rows count.
  */
 #include "flight/ring.h"
 
@@ -23,14 +26,18 @@
 #include "base/files.h"
 #include "base/fmt.h"
 #include "base/sys.h"
+#include "flight/aggregates.h"
 #include "flight/definitions.h"
+#include "flight/moments.h"
 #include "record/clock.h"
 #include "record/log.h"
 #include "record/strings.h"
 #include "record/writer.h"
 
-#define PARTS 256u
-#define MANY_PARTS 200u
+#define PARTS 512u
+#define MANY_PARTS 400u
+#define SHARE 256u /* a part gets no chunk beyond this share of the size */
+#define JUDGE_MS 1000u
 #define BUFFER (1u << 20)
 #define SMALL_REST (1u << 20) /* copied under the lock */
 #define MOST_RESTS 8u
@@ -38,26 +45,18 @@
 #define LONGEST_MS 250u /* a thread waits no longer for room */
 #define PAUSE_MS 10000u /* after a failure */
 
-/* A stretch of the file, from the end of the one before it. */
-struct part {
-    uint64_t number; /* counts from 1 */
-    uint64_t end;
-    uint64_t chunks, records;
-    uint64_t first, last; /* ticks: when its first and its last chunk were appended */
-    uint64_t serial;      /* of its first chunk */
-    bool stays;           /* in the file that is being written */
-};
-
 static struct {
-    uint64_t bytes;  /* 0: no ring */
-    uint64_t ticks;  /* so long ago a record is old */
-    uint64_t start;  /* end of what precedes the first part */
-    uint64_t size;   /* of the file, when the last chunk was appended */
-    uint64_t after;  /* its size after the last rewriting */
-    uint64_t parts;  /* numbers given out */
-    uint64_t serial; /* of the chunk of definitions, 0 before there was one: that of a chunk that is gone */
+    uint64_t bytes; /* 0: no ring */
+    uint64_t ticks; /* so long ago a record is old */
+    uint64_t start; /* end of what precedes the first part */
+    uint64_t size;  /* of the file, when the last chunk was appended */
+    uint64_t after; /* its size after the last rewriting */
+    uint64_t parts; /* numbers given out */
+    uint64_t period_ms, judge_at_ms, write_at_ms;
+    uint64_t judged, written; /* values of the aggregates then */
+    uint64_t serial;          /* of the chunk of definitions, 0 before there was one: that of a chunk that is gone */
     uint64_t not_before_ms;
-    struct part part[PARTS];
+    struct tfi_part part[PARTS];
     unsigned count;
     bool closed; /* the last part gets no more chunks */
     bool told;
@@ -83,7 +82,8 @@ static struct {
     int from;         /* the old file */
 } fresh = {.from = -1};
 
-static uint8_t *buffer;
+static uint8_t *buffer; /* for a piece, then the rows of a new file */
+#define ROWS_BYTES (TFI_DEFINITIONS_BYTES + TFI_AGGREGATES_BYTES + TFI_MOMENTS_BYTES)
 
 /* ---- what the writer appends ---- */
 
@@ -92,10 +92,24 @@ static uint64_t begin_of(unsigned i)
     return i ? ring.part[i - 1].end : ring.start;
 }
 
+static struct tfi_parts all_parts(void)
+{
+    return (struct tfi_parts){ring.part, ring.count, fresh.on ? fresh.count : 0, ring.start};
+}
+
+/* Has the moments that were asked for kept; true if that has changed what is kept. Under the lock. */
+static bool take_moments(void)
+{
+    const struct tfi_parts parts = all_parts();
+    bool changed = parts.count && tfi_moments_take(&parts);
+    ring.closed |= changed;
+    return changed;
+}
+
 static bool is_full(unsigned i, uint64_t now)
 {
-    const struct part *part = &ring.part[i];
-    return ring.closed || part->end - begin_of(i) >= ring.bytes / PARTS || now - part->first >= ring.ticks / 16;
+    const struct tfi_part *part = &ring.part[i];
+    return ring.closed || part->end - begin_of(i) >= ring.bytes / SHARE || now - part->first >= ring.ticks / 16;
 }
 
 static void note_chunk(uint64_t end, const struct tfi_block *head, const void *rows, uint32_t bytes)
@@ -103,16 +117,21 @@ static void note_chunk(uint64_t end, const struct tfi_block *head, const void *r
     uint64_t now = tfi_ticks();
     if (!ring.start) ring.start = end - sizeof *head - ((head->stored + 7) & ~7u);
     if (!ring.count || (is_full(ring.count - 1, now) && ring.count < PARTS)) {
-        ring.part[ring.count++] = (struct part){.number = ++ring.parts, .first = now, .serial = head->serial};
+        ring.part[ring.count++] =
+            (struct tfi_part){.number = ++ring.parts, .first = now, .serial = head->serial, .lowest = head->serial};
         ring.closed = false;
     }
-    struct part *part = &ring.part[ring.count - 1];
+    struct tfi_part *part = &ring.part[ring.count - 1];
     part->end = end;
     part->chunks++;
     part->records += head->records;
     part->last = now;
+    if (head->serial < part->lowest) part->lowest = head->serial;
     __atomic_store_n(&ring.size, end, __ATOMIC_RELAXED);
     tfi_definitions_note(rows, bytes, part->number);
+    tfi_aggregates_note(rows, bytes);
+    const struct tfi_parts parts = all_parts();
+    tfi_moments_note(&parts, head->serial);
 }
 
 static bool has_room(uint64_t size)
@@ -120,16 +139,40 @@ static bool has_room(uint64_t size)
     return size <= ring.bytes / 8 * 5;
 }
 
+/* Writes what is known of the whole run. Returns the bytes; `count` gets the number of rows. Under the lock. */
+static size_t write_whole_run(uint8_t *to, uint32_t *count)
+{
+    uint64_t now = tfi_ticks();
+    uint32_t moments;
+    size_t bytes = tfi_aggregates_write(to, now, count);
+    bytes += tfi_moments_write(to + bytes, now, &moments);
+    *count += moments;
+    return bytes;
+}
+
+static size_t last_rows(const void **rows)
+{
+    uint32_t count;
+    *rows = buffer;
+    take_moments();
+    return buffer ? write_whole_run(buffer, &count) : 0;
+}
+
 static bool make_room(bool in_background);
 
-static const struct tfi_keeper keeper = {.note = note_chunk, .has_room = has_room, .make_room = make_room};
+static const struct tfi_keeper keeper = {
+    .note = note_chunk, .has_room = has_room, .make_room = make_room, .last_rows = last_rows};
 
-void tfi_ring_begin(uint64_t mb, uint64_t seconds)
+void tfi_ring_begin(uint64_t mb, uint64_t seconds, uint64_t period)
 {
     ring.bytes = mb << 20;
     ring.ticks = (uint64_t)((double)seconds * 1e9 / tfi_clock_ns_per_tick());
-    if (!buffer) buffer = tfi_map(BUFFER + TFI_DEFINITIONS_BYTES);
+    ring.period_ms = period * 1000;
+    ring.write_at_ms = tfi_monotonic_ms() + ring.period_ms;
+    if (!buffer) buffer = tfi_map(BUFFER + ROWS_BYTES);
     tfi_definitions_begin();
+    tfi_aggregates_begin(mb);
+    tfi_moments_begin(ring.bytes / 8, ring.ticks);
     tfi_writer_keep_within(&keeper);
 }
 
@@ -138,14 +181,21 @@ void tfi_ring_restart(void)
     memset(&ring, 0, sizeof ring);
     memset(&fresh, 0, sizeof fresh);
     fresh.from = -1;
+    tfi_aggregates_restart();
+    tfi_moments_restart();
     tfi_writer_keep_within(NULL);
 }
 
 /* ---- the choice ---- */
 
-static bool is_old(const struct part *part, uint64_t now)
+static bool is_old(const struct tfi_part *part, uint64_t now)
 {
     return now - part->last > ring.ticks;
+}
+
+static uint64_t bytes_of(unsigned i)
+{
+    return ring.part[i].end - begin_of(i);
 }
 
 /* True if the file has grown, or more than half of it is old. A part is only looked at here: the choice is made under
@@ -156,31 +206,51 @@ static bool is_due(void)
     if (!ring.bytes || !buffer || !size || tfi_monotonic_ms() < ring.not_before_ms) return false;
     if (size > ring.bytes / 2 && size > ring.after + ring.after / 4) return true;
     unsigned count = ring.count;
-    for (unsigned i = 0; i < count && is_old(&ring.part[i], now); i++) old = ring.part[i].end - ring.start;
+    for (unsigned i = 0; i < count && is_old(&ring.part[i], now); i++)
+        if (!ring.part[i].moments) old += bytes_of(i);
     return old >= LEAST_GAIN && (old > size / 2 || count > MANY_PARTS);
 }
 
-/* Chooses the parts that stay: the newest ones that are not old and that fit. Returns false if all stay. */
+static void keep(unsigned i)
+{
+    struct tfi_part *part = &ring.part[i];
+    part->stays = true;
+    fresh.gone -= part->chunks;
+    fresh.records -= part->records;
+}
+
+/* Returns the bytes that the newest parts may have, beside all strings and the parts of moments. */
+static uint64_t room_for_newest(void)
+{
+    uint64_t others = tfi_strings_bytes(), most = ring.bytes / 4;
+    for (unsigned i = 0; i < ring.count; i++)
+        if (ring.part[i].moments) others += bytes_of(i);
+    return most > others + ring.bytes / 16 ? most - others : ring.bytes / 16;
+}
+
+/* Chooses the parts that stay: those of moments, and the newest ones that are not old and that fit. Returns false if all
+ * stay. */
 static bool choose(const struct tfi_writing *writing)
 {
-    uint64_t now = tfi_ticks(), strings = tfi_strings_bytes(), most = ring.bytes / 4, sum = 0;
-    most = most > strings + ring.bytes / 16 ? most - strings : ring.bytes / 16;
-    unsigned i = ring.count;
+    uint64_t now = tfi_ticks(), most = room_for_newest(), sum = 0;
+    unsigned i = ring.count, gone = 0, oldest = 0;
     fresh.gone = writing->chunks;
     fresh.records = writing->records;
     for (; i > 0; i--) {
-        struct part *part = &ring.part[i - 1];
-        uint64_t bytes = part->end - begin_of(i - 1);
-        if (i < ring.count && (sum + bytes > most || is_old(part, now))) break;
-        part->stays = true;
+        uint64_t bytes = ring.part[i - 1].moments ? 0 : bytes_of(i - 1);
+        if (i < ring.count && (sum + bytes > most || is_old(&ring.part[i - 1], now))) break;
+        keep(i - 1);
         sum += bytes;
-        fresh.gone -= part->chunks;
-        fresh.records -= part->records;
     }
-    if (!i) return false;
-    fresh.since = ring.part[i - 1].last;
-    tfi_definitions_forget(ring.part[i].number);
-    for (; i > 0; i--) ring.part[i - 1].stays = false;
+    for (unsigned k = i; k > 0; k--) {
+        ring.part[k - 1].stays = false;
+        if (ring.part[k - 1].moments) keep(k - 1);
+        else if (!gone) gone = k;
+    }
+    if (!gone) return false;
+    fresh.since = ring.part[gone - 1].last;
+    while (!ring.part[oldest].stays) oldest++;
+    tfi_definitions_forget(ring.part[oldest].number);
     return true;
 }
 
@@ -273,7 +343,7 @@ static bool write_strings(void)
 }
 
 /* The chunk takes the serial of a chunk that is gone, so that readers find no serial that the writer did not give. */
-static bool write_definitions(const uint8_t *rows, size_t bytes, uint32_t count)
+static bool write_rows(const uint8_t *rows, size_t bytes, uint32_t count)
 {
     if (!bytes) return true;
     struct tfi_block head = tfi_writer_block(TFI_BLOCK_CHUNK, rows, bytes);
@@ -289,7 +359,7 @@ static bool start_fresh(const struct tfi_file *file, const uint8_t *rows, size_t
     bool ok = create_fresh(file);
     if (!ok) fresh.file = (struct tfi_file){.fd = -1, .bare_fd = -1, .dir = file->dir};
     ok = ok && open_old(file) && tfi_writer_start(&fresh.file, &fresh.size) && write_account() && write_strings() &&
-         write_definitions(rows, bytes, count);
+         write_rows(rows, bytes, count);
     fresh.start = fresh.size;
     return ok;
 }
@@ -298,9 +368,10 @@ static bool start_fresh(const struct tfi_file *file, const uint8_t *rows, size_t
 static bool begin_fresh(void)
 {
     uint8_t *rows = buffer + BUFFER;
-    uint32_t count;
+    uint32_t count, of_run;
     const struct tfi_writing *writing = tfi_writer_hold();
     if (!writing) return false;
+    take_moments();
     bool kept = writing->file->kept; /* the process has changed its user or its root, and can make no file there */
     bool any = !kept && ring.count > 1 && choose(writing);
     if (!any) {
@@ -311,6 +382,8 @@ static bool begin_fresh(void)
     }
     if (!ring.serial) ring.serial = ring.part[0].serial;
     size_t bytes = tfi_definitions_copy(rows, is_gone, &count);
+    bytes += write_whole_run(rows + bytes, &of_run);
+    count += of_run;
     fresh.gone -= bytes ? 1 : 0;
     fresh.records -= count;
     fresh.count = ring.count;
@@ -356,7 +429,7 @@ static void move_parts(void)
     unsigned count = 0;
     uint64_t begin = ring.start, end = fresh.start;
     for (unsigned i = 0; i < ring.count; i++) {
-        struct part part = ring.part[i];
+        struct tfi_part part = ring.part[i];
         uint64_t bytes = part.end - begin;
         begin = part.end;
         if (i < fresh.count && !part.stays) continue;
@@ -441,4 +514,42 @@ static void abandon(void)
     leave_fresh();
 }
 
-const struct tfi_job tfi_ring_job = {.work = rewrite, .last = abandon};
+/* ---- what is known of the whole run ---- */
+
+/* Has the moments that were asked for kept, and appends what is known if it is time. The piece that is being copied does
+ * not lie in the buffer between two pieces. */
+static void tell_whole_run(void)
+{
+    uint64_t now = tfi_monotonic_ms(), values = tfi_aggregates_values();
+    bool is_time = now >= ring.write_at_ms && values != ring.written, asked = tfi_moments_wait();
+    if (now >= ring.judge_at_ms && values != ring.judged) {
+        tfi_aggregates_judge();
+        ring.judge_at_ms = now + JUDGE_MS;
+        ring.judged = values;
+    }
+    if ((!is_time && !asked) || !tfi_writer_hold()) return;
+    if (take_moments() || is_time) {
+        uint32_t count;
+        size_t bytes = write_whole_run(buffer, &count);
+        tfi_writer_append_held(buffer, (uint32_t)bytes);
+        ring.written = values;
+        ring.write_at_ms = now + ring.period_ms;
+    }
+    tfi_writer_release();
+}
+
+static bool work(void)
+{
+    if (ring.bytes && buffer) tell_whole_run();
+    return rewrite();
+}
+
+static unsigned wait_for_time(unsigned ms)
+{
+    uint64_t values = tfi_aggregates_values();
+    if (ring.bytes && values != ring.judged) ms = tfi_job_wait(ring.judge_at_ms, ms);
+    if (ring.bytes && values != ring.written) ms = tfi_job_wait(ring.write_at_ms, ms);
+    return ms;
+}
+
+const struct tfi_job tfi_ring_job = {.work = work, .wait = wait_for_time, .last = abandon};

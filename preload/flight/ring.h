@@ -6,9 +6,9 @@
 
 #include "record/background.h"
 
-/* Begins to keep the trace within `mb` megabytes of disk, and in it `seconds` if they fit. Called at wake, after the
- * writer has begun. */
-void tfi_ring_begin(uint64_t mb, uint64_t seconds);
+/* Begins to keep the trace within `mb` megabytes of disk, and in it `seconds` if they fit; what is known of the whole run
+ * is written every `period` seconds. Called at wake, after the writer has begun. */
+void tfi_ring_begin(uint64_t mb, uint64_t seconds, uint64_t period);
 
 /* The background thread's job: rewrites the trace without its oldest part. */
 extern const struct tfi_job tfi_ring_job;

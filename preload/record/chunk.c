@@ -64,7 +64,8 @@ static bool renew(struct tfi_thread *thread)
     return true;
 }
 
-TFI_COLD void *tfi_chunk_more(struct tfi_thread *thread, size_t size)
+/* Renews the thread's chunk; false if there is none. */
+static bool change_chunk(struct tfi_thread *thread)
 {
     int error = errno, cancel;
     uint64_t start = tfi_ticks();
@@ -77,6 +78,17 @@ TFI_COLD void *tfi_chunk_more(struct tfi_thread *thread, size_t size)
     tfi_cancel_on(cancel);
     tfi_cost_add(tfi_ticks() - start);
     errno = error;
+    return ok;
+}
+
+TFI_COLD void tfi_chunk_hand_over(struct tfi_thread *thread)
+{
+    if (thread->chunk) change_chunk(thread);
+}
+
+TFI_COLD void *tfi_chunk_more(struct tfi_thread *thread, size_t size)
+{
+    bool ok = change_chunk(thread);
     if (ok && (size_t)(thread->limit - thread->next) >= size) return thread->next;
     tfi_count_drop(TFI_DROP_NO_CHUNK, 1);
     return NULL;

@@ -7,4 +7,7 @@ struct tfi_thread;
 /* Gives the thread's chunk to the writer and leaves the thread without one. */
 void tfi_chunk_close(struct tfi_thread *thread);
 
+/* The same for a thread that goes on: it gets the next chunk. Between two records of the calling thread. */
+void tfi_chunk_hand_over(struct tfi_thread *thread);
+
 #endif

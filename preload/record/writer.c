@@ -437,6 +437,11 @@ void tfi_writer_release(void)
     unlock_trace();
 }
 
+void tfi_writer_append_held(const void *rows, uint32_t bytes)
+{
+    if (flush_strings()) append_library(rows, bytes);
+}
+
 void tfi_writer_tell_again(void)
 {
     memset(trace.drops_told, 0, sizeof trace.drops_told);
@@ -502,6 +507,13 @@ static bool finish_one(struct tfi_chunk *chunk)
     return !lasts;
 }
 
+static void append_last_rows(void)
+{
+    const void *rows;
+    size_t bytes = keeper->last_rows(&rows);
+    tfi_writer_append_held(rows, (uint32_t)bytes);
+}
+
 /* Writes the end of the trace. The caller has the lock, and no worker runs. */
 static bool write_end(const char *reason)
 {
@@ -515,6 +527,7 @@ static bool write_end(const char *reason)
             __atomic_load_n(&t->chunk, __ATOMIC_ACQUIRE); /* the thread keeps the chunk, and may still write to it */
         if (chunk) whole &= finish_one(chunk);
     }
+    if (begin_writing() && keeper) append_last_rows();
     if (begin_writing()) append_clock();
     tell_drops();
     whole &= flush_strings() && append_footer(reason);

@@ -3,6 +3,7 @@
 #define TFI_WRITER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "tfi_trace.h"
@@ -57,6 +58,8 @@ struct tfi_keeper {
     bool (*make_room)(bool in_background);
     /* A chunk was appended, with these rows, and the file ends at `end` now. */
     void (*note)(uint64_t end, const struct tfi_block *head, const void *rows, uint32_t bytes);
+    /* All chunks are appended: returns the bytes of the rows that the trace is to end with. */
+    size_t (*last_rows)(const void **rows);
 };
 
 /* Has the trace kept by it instead of by the cap; NULL: by the cap again. */
@@ -73,6 +76,9 @@ struct tfi_writing {
  * can't be taken. */
 const struct tfi_writing *tfi_writer_hold(void);
 void tfi_writer_release(void);
+
+/* Appends rows of the library's own. Under the lock. */
+void tfi_writer_append_held(const void *rows, uint32_t bytes);
 
 /* Has the totals of lost records written again. Under the lock. */
 void tfi_writer_tell_again(void);

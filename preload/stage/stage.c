@@ -20,6 +20,7 @@
 #include "base/sys.h"
 #include "control/config.h"
 #include "control/schedule.h"
+#include "flight/slow_stages.h"
 #include "record/clock.h"
 #include "record/strings.h"
 #include "record/thread.h"
@@ -319,6 +320,7 @@ static void add_time(struct tfi_thread *t, const struct tfi_open *open, uint64_t
     uint64_t ticks = ran_until(open, now);
     if (timed && !s) tfi_timing_left_out();
     if (open->flags & TFI_RANGE_STAGE) tfi_tell_ended(t, open, now, s);
+    if (timed && tfi_config.mode == TFI_MODE_FLIGHT) tfi_flight_stage(t, open->name, open->start, now, !open->first);
     if (!s) return;
     __atomic_add_fetch(&s->calls, 1, __ATOMIC_RELAXED);
     if (tfi_stage_waits(open->flags)) __atomic_add_fetch(&s->waited, 1, __ATOMIC_RELAXED);
@@ -411,6 +413,7 @@ uint64_t tfi_stage_past(struct tfi_thread *t, const struct tfi_range *range, uin
     __atomic_add_fetch(&s->wall, lasted, __ATOMIC_RELAXED);
     __atomic_add_fetch(&s->ticks, lasted, __ATOMIC_RELAXED);
     raise_longest(s, lasted);
+    if (tfi_config.mode == TFI_MODE_FLIGHT) tfi_flight_stage(t, open.name, open.start, end, false);
     return open.id;
 }
 

@@ -1,5 +1,7 @@
-"""test_flight - TFI_MODE=flight: a trace of constant size with all that happened last, also of a process that was killed."""
+"""test_flight - TFI_MODE=flight: a trace of constant size with all that happened last, the seconds before slow steps and sums of
+the whole run, also of a process that was killed."""
 
+import json
 import os
 import random
 import re
@@ -82,6 +84,84 @@ def test_the_seconds_that_are_asked_for(run, victim, analyze, tmp_path):
     assert row['complete'] and row['flight'] is None
 
 
+AGGREGATES = {1: 'stage', 2: 'kernel', 3: 'collective', 4: 'line'}
+COUNT_BITS = 38
+
+
+def newest(trace, kind):
+    """The rows of the last moment at which what is known of the whole run was written."""
+    rows = [r.values for r in trace.records if r.kind == kind]
+    return [row for row in rows if row['time'] == max(r['time'] for r in rows)]
+
+
+def sums(trace):
+    """{(what, name): the row} of the whole run; the name None has what found no room."""
+    return {(AGGREGATES[row['what']], scripted.text(trace, row['name'])): row for row in newest(trace, 'aggregate')}
+
+
+def middle(bucket):
+    if bucket < 128:
+        return bucket
+    shift = (bucket >> 6) - 1
+    return (64 + (bucket & 63) << shift) + (1 << shift >> 1)
+
+
+def check_sketch(row, values):
+    """The row is the sum of these values, and its buckets have each of them."""
+    assert (row['count'], row['sum'], row['least'], row['most']) == (len(values), sum(values), min(values), max(values))
+    buckets = [(b >> COUNT_BITS, b & (1 << COUNT_BITS) - 1) for b in row['buckets']]
+    assert buckets == sorted(buckets) and row['unplaced'] == 0
+    found = [middle(number) for number, count in buckets for _ in range(count)]
+    assert all(abs(a - b) <= b / 128 for a, b in zip(found, sorted(values), strict=True))
+
+
+def ends(trace, name):
+    return [r.values for r in trace.records if r.kind == 'range_end' and scripted.text(trace, r.values['name']) == name]
+
+
+def test_sums_of_the_whole_run(run, victim, analyze, tmp_path):
+    """Of a run whose records are all there they are the sums of the records; of another one those of timing.json."""
+    whole = run([victim('flight'), tmp_path / 'counts', 2, 5000, 0], {**FLIGHT, 'TFI_FLIGHT_MB': '64'}, preload='test')
+    trace = only(scripted.traces(whole.dir))
+    assert set(sums(trace)) == {('stage', 'step')}
+    check_sketch(sums(trace)['stage', 'step'], [r['duration'] for r in ends(trace, 'step')])
+    cut = run([victim('flight'), tmp_path / 'counts', 1, 60000, 1000], {**FLIGHT, 'TFI_OUTPUT_DIR': tmp_path / 'cut'}, preload='test')
+    stage = json.loads(next(cut.dir.glob('*.timing.json')).read_text())['stages']['step']
+    row = only(analyze('stages', cut.dir, rc=None)['rows'])
+    assert row['calls'] == stage['calls'] > len(ends(only(scripted.traces(cut.dir)), 'step'))
+    assert row['wall_us'] == pytest.approx(stage['wall_ms'] * 1000, abs=1)
+    assert row['max_us'] == pytest.approx(stage['max_ms'] * 1000, abs=1)
+    assert 0 < row['min_us'] <= row['median_us'] <= row['p95_us'] <= row['max_us']
+    assert {row[key] for key in ('host_us', 'self_us', 'done_us', 'cpu_us', 'device_us', 'pct', 'parent')} == {None}
+    last = only(analyze('stages', cut.dir, '--from', '0', rc=None)['rows'])
+    assert 0 < last['calls'] < row['calls'] and last['host_us'] is not None
+
+
+def test_a_slow_step_is_kept_with_what_was_before(run, victim, analyze, tmp_path):
+    """A step that sleeps for 3 s is far slower than any that a loaded machine makes slow. Its records are in the trace long
+    after it has left the last seconds."""
+    result = run([victim('flight'), tmp_path / 'counts', 1, 100000, 300, 30000, 3000], {**FLIGHT, 'TFI_FLIGHT_MB': '4'}, preload='test')
+    trace = only(scripted.traces(result.dir))
+    kept = max((row for row in newest(trace, 'kept') if row['cause'] == 1), key=lambda row: row['end'] - row['start'])
+    step = max(ends(trace, 'step'), key=lambda r: r['duration'])
+    assert (kept['start'], kept['end'], scripted.text(trace, kept['name'])) == (step['time'] - step['duration'], step['time'], 'step')
+    assert kept['usual'] * 10 < kept['end'] - kept['start'] and kept['flags'] == 0
+    assert kept['end'] < int(trace.info['flight.since'])
+    found = {c.args[1] for c in calls(trace) if c.name == 'dummy_many'}
+    assert set(range(29500, 30101)) <= found or lost_by_ring(trace)
+    since = [c.args[1] for c in calls(trace) if c.name == 'dummy_many' and kept['from'] <= c.time + c.duration <= kept['end']]
+    assert since and max(since) - min(since) + 1 - len(since) <= lost_by_ring(trace)
+    assert trace.path.stat().st_size <= 4 << 20
+    flight = only(analyze('info', result.dir, rc=None)['rows'])['flight']
+    shown = max(flight['moments'], key=lambda m: m['took_us'])
+    assert (shown['cause'], shown['name'], shown['whole']) == ('slow', 'step', True)
+    assert shown['took_us'] >= 3e6 > shown['usual_us'] and shown['end_us'] < 0
+    assert len([m for m in flight['moments'] if m['cause'] == 'slow']) <= 5
+    window = [f'{shown["end_us"] / 1e6 - 3.1:.6f}', f'{shown["end_us"] / 1e6 + 0.001:.6f}']
+    row = only(analyze('stages', result.dir, '--from', window[0], '--to', window[1], rc=None)['rows'])
+    assert row['max_us'] >= 3e6 and row['max_us'] == pytest.approx(shown['took_us'], abs=1)
+
+
 def counts_of(path, threads):
     data = path.read_bytes() if path.exists() else b''
     return struct.unpack_from(f'<{threads}Q', data) if len(data) >= 8 * threads else (0,) * threads
@@ -121,7 +201,12 @@ def test_killed_at_any_moment(killed, analyze, tmp_path, threads, after):
     row = only(analyze('info', tmp_path / 'run', rc=None)['rows'])
     assert (row['complete'], sum(row['lost'].values()), row['ended']) == (False, lost_by_ring(trace), 'killed')
     assert row['events']['call'] == len(calls(trace))
-    assert (row['flight'] or {'left_out': 0})['left_out'] == int(trace.info.get('flight.records', 0))
+    flight = row['flight'] or {'left_out': 0}
+    assert flight['left_out'] == int(trace.info.get('flight.records', 0))
+    if flight['left_out']:
+        stage, made = sums(trace)['stage', 'step'], len(ends(trace, 'step'))
+        answer = only(analyze('stages', tmp_path / 'run', rc=None)['rows'])
+        assert flight['sums'] == 1 and answer['calls'] == stage['count'] > 0 and made
 
 
 def test_no_other_file_can_be_made(run, victim, testlib, tmp_path):

@@ -85,7 +85,7 @@ START_TEST(refused)
                                         "stages --rank 1, run",
                                         "stages --rank 2-1 run",
                                         "stages --rank , run",
-                                        "stages --from -1 run",
+                                        "stages --from -x run",
                                         "stages --from inf run",
                                         "stages --from 2 --to 2 run",
                                         "stages -x run",

@@ -79,6 +79,9 @@ struct stage_row {
     bool has_peaks, peaks_of_host; /* peaks_of_host: the peaks are the host's, as no device's are known */
     uint64_t peak_allocated, peak_reserved;
     size_t place; /* number in order of first appearance */
+    bool
+        of_whole_run; /* by sums of the library (whole_stages.h): calls, wall and single calls are known, nothing else */
+    const struct whole_sum *whole; /* then of single calls; NULL: there are several sums, and nothing is known */
 };
 
 struct stage_table {
@@ -92,7 +95,8 @@ struct stage_table {
     int64_t since; /* of the process that is added next: moment from which calls count for `told` and `last` */
     uint64_t epoch;
     uint64_t unfinished;
-    uint64_t deep; /* number of stages that are too deep */
+    uint64_t deep;            /* number of stages that are too deep */
+    uint64_t calls_of_others; /* that are in no row, as there were too many stages for the library's sums */
 };
 
 /* Adds all that is known of a process's stages. A process without stages is one stage, NAME_RUN. Exception: a .tfr trace

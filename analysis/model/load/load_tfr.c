@@ -3,6 +3,7 @@
 
 #include "model/other_profilers.h"
 #include "model/join.h"
+#include "model/host/whole_run.h"
 #include "model/load/load.h"
 #include "model/sweep/sweep.h"
 #include "model/ranges/step_ranges.h"
@@ -313,6 +314,8 @@ static const struct {
     {TFI_KIND_sample, {.looks = true}, load_looks},
     {TFI_KIND_startup, {.startup = true}, load_startup},
     {TFI_KIND_compile, {.startup = true}, load_compile},
+    {TFI_KIND_aggregate, {0}, load_aggregates},
+    {TFI_KIND_kept, {0}, load_kept},
 };
 
 static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint64_t to)
@@ -505,17 +508,6 @@ static void end_span(struct load *load)
     extend(&p->first, &p->last, &p->has_time, first ? first : load->last_clock, load->last_clock);
 }
 
-/* Says which part of the run the trace has. */
-static void conclude_ring(struct process *p, struct notes *notes)
-{
-    p->ring.since = (uint64_t)MAX(clock_ns(&p->clock, p->ring.since), 0);
-    notes_add(notes, NOTE,
-              "TFI_MODE=flight: the result covers the last %.3f s; %llu records before were left out to stay within "
-              "TFI_FLIGHT_MB and TFI_FLIGHT_S",
-              (double)(clock_ns(&p->clock, (uint64_t)p->last) - (int64_t)p->ring.since) / 1e9,
-              (unsigned long long)p->ring.records);
-}
-
 static void conclude(struct load *load, struct notes *notes)
 {
     struct trace *trace = load->trace;
@@ -544,7 +536,7 @@ static void conclude(struct load *load, struct notes *notes)
     clock_build(&p->clock);
     if (p->has_time && !p->clock.has_rate)
         notes_add(notes, LOSS, "has too few clock records: its times are ticks of its counter, not nanoseconds");
-    if (p->ring.chunks) conclude_ring(p, notes);
+    whole_run_end(p, notes);
     if (p->clock.steps) {
         notes_add(notes, NOTE, "the clock of %s was set %zu time%s while it ran, first by %.3f s; durations are right",
                   p->host ? p->host : "its host", p->clock.steps, p->clock.steps > 1 ? "s" : "",
