@@ -351,7 +351,8 @@ void tfi_schedule_restart(void)
     now.edge[0].ticks = 0;
     now.edge[0].word = tfi_recording_switched ? 0 : word_of(tfi_config.activities);
     now.edges = 1;
-    now.wish = (struct tfi_wish){!tfi_config.trigger.signal && !tfi_config.trigger.path, tfi_config.activities, NULL};
+    bool begins_off = tfi_config.trigger.path || (tfi_config.trigger.signal && tfi_config.mode != TFI_MODE_FLIGHT);
+    now.wish = (struct tfi_wish){!begins_off, tfi_config.activities, NULL};
     if (tfi_config.capture.api) now.window = PAST;
     else set_window(now.first_ns);
     tfi_trigger_restart();

@@ -4,10 +4,13 @@
  * handler that the program had. It is installed at wake. If the program installs another handler later, that one stays
  * and the trigger has no effect any more; a warning says so once.
  *
+ * With TFI_MODE=flight recording is on, and a signal has the seconds before it kept instead.
+ *
  * TFI_TRIGGER=file:PATH: the words of the file, read at most every 100 ms, switch recording. Without a file, and with
  * an empty one, recording is off. `on` records all of TFI_ACTIVITIES. `off` records nothing. `-ops` records without
  * operators. `+ops` adds them again, which only has an effect after `-ops` in the same file. An activity that is not in
- * TFI_ACTIVITIES can't be added, because its hooks are not installed.
+ * TFI_ACTIVITIES can't be added, because its hooks are not installed. `keep` has the seconds before it kept, with
+ * TFI_MODE=flight.
  */
 #include <errno.h>
 #include <signal.h>
@@ -17,6 +20,9 @@
 #include "base/tfi.h"
 #include "control/config.h"
 #include "control/schedule.h"
+#include "flight/moments.h"
+#include "record/background.h"
+#include "record/clock.h"
 #include "record/log.h"
 
 #define FILE_BYTES 1024
@@ -31,9 +37,17 @@ static bool file_known;
 
 /* ---- the signal ---- */
 
+/* Has the seconds before now kept. */
+static void keep_seconds(void)
+{
+    uint64_t end = tfi_ticks();
+    if (tfi_moment_ask(TFI_MOMENT_TRIGGER, 0, end, end, 0)) tfi_background_signal();
+}
+
 static void caught(int number, siginfo_t *info, void *context)
 {
     __atomic_add_fetch(&signals, 1, __ATOMIC_RELAXED);
+    if (tfi_config.mode == TFI_MODE_FLIGHT) keep_seconds();
     if (before.sa_flags & SA_SIGINFO) {
         if (before.sa_sigaction) before.sa_sigaction(number, info, context);
     } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
@@ -74,13 +88,13 @@ static struct tfi_wish ask_signal(void)
     uint32_t count = __atomic_load_n(&signals, __ATOMIC_RELAXED), fresh = count - signals_seen;
     if (installed && !told_taken && is_taken()) {
         tfi_log(TFI_LOG_WARN,
-                "TFI_TRIGGER: the program now handles signal %u itself, so the signal no longer switches recording; "
+                "TFI_TRIGGER: the program now handles signal %u itself, so the signal no longer reaches the trigger; "
                 "choose another signal",
                 tfi_config.trigger.signal);
         told_taken = true;
     }
     signals_seen = count;
-    if (!fresh) return (struct tfi_wish){0};
+    if (!fresh || tfi_config.mode == TFI_MODE_FLIGHT) return (struct tfi_wish){0};
     if (fresh & 1) switched_on = !switched_on;
     return (struct tfi_wish){switched_on, tfi_config.activities, "signal"};
 }
@@ -93,6 +107,7 @@ static bool apply_word(const char *word, struct tfi_wish *wish)
     uint32_t bits;
     if (strcmp(word, "on") == 0) *wish = (struct tfi_wish){true, tfi_config.activities, NULL};
     else if (strcmp(word, "off") == 0) wish->on = false;
+    else if (strcmp(word, "keep") == 0 && tfi_config.mode == TFI_MODE_FLIGHT) keep_seconds();
     else if ((*word != '+' && *word != '-') || !tfi_config_activities(word + 1, &bits) || !bits) return false;
     else if (*word == '-') wish->activities &= ~bits;
     else if (bits & ~tfi_config.activities) return false;
@@ -111,7 +126,8 @@ static bool read_words(char *text, struct tfi_wish *wish)
         if (apply_word(word, wish)) continue;
         if (!told_word)
             tfi_log(TFI_LOG_WARN,
-                    "%s: `%s` is not valid and is ignored; valid are on, off, and + or - before %s, if TFI_ACTIVITIES "
+                    "%s: `%s` is not valid and is ignored; valid are on, off, keep with TFI_MODE=flight, and + or - "
+                    "before %s, if TFI_ACTIVITIES "
                     "contains the activity",
                     tfi_config.trigger.path, word, tfi_value_takes(TYPE_WORDS));
         told_word = true;

@@ -5,7 +5,7 @@
  * open then are appended later, and keep their parts too.
  *
  * Slow stages have 5/8 of the room, and each at most 1/2. Of these the ones stay that took longest beyond what is usual:
- * a smaller excess gives way to a larger one, in the table and in the file. The first two errors have 1/8 each, and the
+ * a smaller excess gives way to a larger one, in the table and in the file. The last two errors have 1/8 each, and the
  * last trigger 1/8. What gives way, or finds no place, is counted.
  */
 #include "flight/moments.h"
@@ -32,12 +32,11 @@ enum { FREE, TAKEN, READY };
 /* What a cause may keep: places, bytes of all its moments and of one, both in sixteenths of the room. */
 struct quota {
     unsigned places, all, one;
-    bool keeps_first; /* the ones there stay, instead of the better or newer one */
 };
 static const struct quota quotas[TFI_MOMENT_END] = {
-    [TFI_MOMENT_SLOW] = {5, 10, 8, false},
-    [TFI_MOMENT_ERROR] = {2, 4, 2, true},
-    [TFI_MOMENT_TRIGGER] = {1, 2, 2, false},
+    [TFI_MOMENT_SLOW] = {5, 10, 8},
+    [TFI_MOMENT_ERROR] = {2, 4, 2},
+    [TFI_MOMENT_TRIGGER] = {1, 2, 2},
 };
 
 static struct {
@@ -132,6 +131,13 @@ static uint32_t moments_of(uint32_t cause)
     return bits;
 }
 
+static unsigned count_of(uint32_t cause)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < TFI_MOMENTS; i++) count += all.kept[i].cause == cause;
+    return count;
+}
+
 static void drop_moment(const struct tfi_parts *parts, unsigned at)
 {
     for (unsigned i = 0; i < parts->count; i++) parts->part[i].moments &= ~(1u << at);
@@ -174,8 +180,8 @@ static unsigned place_for(const struct tfi_parts *parts, const struct moment *m)
 {
     const struct quota *quota = &quotas[m->cause];
     unsigned least = least_of(m->cause, NONE);
-    if ((unsigned)__builtin_popcount(moments_of(m->cause)) >= quota->places) {
-        if (quota->keeps_first || worth_of(&all.kept[least]) >= worth_of(m)) return NONE;
+    if (count_of(m->cause) >= quota->places) {
+        if (worth_of(&all.kept[least]) >= worth_of(m)) return NONE;
         drop_moment(parts, least);
     }
     for (unsigned i = 0; i < TFI_MOMENTS; i++)
@@ -195,7 +201,7 @@ static bool keep_moment(const struct tfi_parts *parts, const struct moment *m)
     all.kept[at] = *m;
     keep_parts(parts, at);
     while (kept_bytes(parts, moments_of(m->cause)) > all.bytes / 16 * quota->all) {
-        unsigned least = least_of(m->cause, quota->keeps_first ? NONE : at);
+        unsigned least = least_of(m->cause, at);
         if (least == NONE) break; /* one alone: its only part is that large */
         if (least != at && worth_of(&all.kept[least]) >= worth_of(m)) least = at;
         drop_moment(parts, least);

@@ -28,6 +28,7 @@
 #include "base/sys.h"
 #include "flight/aggregates.h"
 #include "flight/definitions.h"
+#include "flight/failed_calls.h"
 #include "flight/moments.h"
 #include "record/clock.h"
 #include "record/log.h"
@@ -183,6 +184,7 @@ void tfi_ring_restart(void)
     fresh.from = -1;
     tfi_aggregates_restart();
     tfi_moments_restart();
+    tfi_failed_calls_restart();
     tfi_writer_keep_within(NULL);
 }
 
@@ -211,7 +213,7 @@ static bool is_due(void)
     return old >= LEAST_GAIN && (old > size / 2 || count > MANY_PARTS);
 }
 
-static void keep(unsigned i)
+static void keep_part(unsigned i)
 {
     struct tfi_part *part = &ring.part[i];
     part->stays = true;
@@ -239,12 +241,12 @@ static bool choose(const struct tfi_writing *writing)
     for (; i > 0; i--) {
         uint64_t bytes = ring.part[i - 1].moments ? 0 : bytes_of(i - 1);
         if (i < ring.count && (sum + bytes > most || is_old(&ring.part[i - 1], now))) break;
-        keep(i - 1);
+        keep_part(i - 1);
         sum += bytes;
     }
     for (unsigned k = i; k > 0; k--) {
         ring.part[k - 1].stays = false;
-        if (ring.part[k - 1].moments) keep(k - 1);
+        if (ring.part[k - 1].moments) keep_part(k - 1);
         else if (!gone) gone = k;
     }
     if (!gone) return false;

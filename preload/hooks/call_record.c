@@ -5,6 +5,7 @@
 #include "hooks/call_record.h"
 
 #include "base/process.h"
+#include "flight/failed_calls.h"
 #include "record/chunk.h"
 #include "record/clock.h"
 #include "stage/recording_state.h"
@@ -134,6 +135,8 @@ void tfi_call_leave(const struct tfi_call *call, int64_t result, const uint64_t 
         write_call(t, call, end - call->start, result, args, count);
         t->calls = call->depth;
         __atomic_store_n(&t->slot->calls, call->depth, __ATOMIC_RELEASE);
+        if (TFI_UNLIKELY(result != 0) && tfi_config.mode == TFI_MODE_FLIGHT)
+            tfi_flight_result(t, call->func, call->start, end, result);
     }
     tfi_guard_clear(t);
 }

@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include "flight/failed_calls.h"
 #include "base/process.h"
 #include "control/config.h"
 #include "control/schedule.h"
@@ -265,6 +266,8 @@ static void write_collective(struct tfi_thread *t, const struct tfi_call *call, 
     rec->flags = f->call->flags;
     rec->stack = call->stack;
     tfi_commit(t, sizeof *rec);
+    if (TFI_UNLIKELY(f->result != 0) && tfi_config.mode == TFI_MODE_FLIGHT)
+        tfi_flight_result(t, call->func, call->start, call->start + duration, f->result);
 }
 
 void tfi_collective_leave(const struct tfi_collective_call *call, const struct tfi_collective *what, int result)

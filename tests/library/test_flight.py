@@ -187,6 +187,34 @@ def killed(victim, testlib, tmp_path):
     return killed
 
 
+def test_a_signal_keeps_what_was_before(victim, testlib, analyze, tmp_path):
+    """With TFI_TRIGGER=signal:10 recording is on, and the seconds before the signal stay while the ring goes on."""
+    counts, run = tmp_path / 'counts', tmp_path / 'run'
+    env = {**clean_environment(), **FLIGHT, 'TFI_FLIGHT_MB': '4', 'TFI_TRIGGER': 'signal:10', 'LD_PRELOAD': str(testlib), 'TFI_OUTPUT_DIR': str(run)}
+
+    def wait(calls):
+        end = time.monotonic() + COMMAND_TIMEOUT
+        while counts_of(counts, 1)[0] < calls and time.monotonic() < end:
+            assert process.poll() is None
+            time.sleep(0.001)
+    with subprocess.Popen([victim('flight'), counts, '1', '0', '300'], env=env) as process:
+        try:
+            wait(20000)
+            before = counts_of(counts, 1)[0]
+            process.send_signal(signal.SIGUSR1)
+            wait(150000)
+        finally:
+            process.kill()
+    trace = only(scripted.traces(run))
+    kept = only([row for row in newest(trace, 'kept') if row['cause'] == 3])
+    assert kept['end'] < int(trace.info['flight.since']) and (kept['name'], kept['start']) == (0, kept['end'])
+    found = {c.args[1] for c in calls(trace) if c.name == 'dummy_many' and c.time <= kept['end']}
+    if not kept['flags'] and not lost_by_ring(trace):
+        assert max(found) >= before - 1 and set(range(before - 300, before - 1)) <= found
+    moment = only([m for m in only(analyze('info', run, rc=None)['rows'])['flight']['moments'] if m['cause'] == 'trigger'])
+    assert (moment['took_us'], moment['usual_us'], moment['name'], moment['whole']) == (0, None, None, not kept['flags'])
+
+
 MOMENTS = random.Random(SOAK_SEED)
 KILLS = [(1 + n % 3, MOMENTS.randrange(1, 60000)) for n in range(200)]
 

@@ -361,7 +361,7 @@ def test_unknown_words(script, tmp_path):
     path.write_text('fast -ops +io please')
     result = script('push=a call=1 pop wait=300 call=2', {'TFI_TRIGGER': f'file:{path}'}, err=None)
     line, = result.err.splitlines()
-    assert line.startswith(f'tfinject: {path}: `fast` is not valid and is ignored; valid are on, off, and + or - before any of: cpu gpu ')
+    assert line.startswith(f'tfinject: {path}: `fast` is not valid and is ignored; valid are on, off, keep with TFI_MODE=flight, and + or - before any of: cpu gpu ')
     assert called(only(result.traces)) == [1, 2]
 
 
