@@ -281,6 +281,28 @@ def test_errors_that_the_runtime_keeps(weather, failure):
     assert_calls(got)
 
 
+def test_flight_mode_keeps_errors_and_sums_kernels(weather):
+    """The seconds before the first error with each number are kept, once; that an event is not ready is none. The sums of
+    kernels are those of their records."""
+    got = weather('work', env={'SIMGPU_FAIL': 'cuLaunchKernel=719:after 2:times 2,cuEventQuery=600', 'TFI_MODE': 'flight'})
+    rows = [r.values for r in got.trace.records if r.kind == 'kept']
+    kept = [(r['start'], r['end'], scripted.text(got.trace, r['name']).split('\x1f')[2]) for r in rows
+            if r['cause'] == 2 and r['time'] == max(x['time'] for x in rows)]
+    first = {}
+    for c in sorted(scripted.calls(got.trace), key=lambda c: c.time + c.duration):
+        if c.result not in (0, 600):
+            first.setdefault(c.result, (c.time, c.time + c.duration, c.name))
+    assert 719 in first and sorted(kept) == sorted(sorted(first.values(), key=lambda f: f[1])[-2:])
+    took = {}
+    for r in got.trace.records:
+        if r.kind == 'kernel':
+            took.setdefault(r.values['name'], []).append(r.values['duration'])
+    sums = [r.values for r in got.trace.records if r.kind == 'aggregate']
+    last = {r['name']: r for r in sums if r['what'] == 2 and r['time'] == max(x['time'] for x in sums)}
+    assert took and {n: (r['count'], r['sum'], r['least'], r['most']) for n, r in last.items()} == \
+        {n: (len(t), sum(t), min(t), max(t)) for n, t in took.items()}
+
+
 @pytest.mark.parametrize('mode', ['reset', 'destroyed'])
 def test_contexts_that_go(weather, mode):
     """Contexts go away in the middle of the run, with work before and after it, and the program uses dead handles."""
