@@ -47,7 +47,7 @@ AFTER = ('call', 'correlation', 'io', 'op', 'collective', 'framework_collective'
 
 
 def span(records, clock, kinds=None):
-    """First and last time of a process. Readings of clocks and samples of devices extend only the end."""
+    """First and last time of a process. Readings of clocks, samples, its start and sums of the run extend only the end."""
     first = last = None
     for r in records:
         kind = (kinds or KINDS).get(r.kind)
@@ -59,7 +59,7 @@ def span(records, clock, kinds=None):
             end += r.values['duration']
         if r.kind == 'range_end':
             start -= r.values['duration']
-        if r.kind not in ('clock', 'device_sample'):
+        if r.kind not in ('clock', 'device_sample', 'process_sample', 'sample', 'startup', 'aggregate', 'kept'):
             first = start if first is None else min(first, start)
         last = end if last is None else max(last, end)
     return (clock(last if first is None else first), clock(last)) if last is not None else None

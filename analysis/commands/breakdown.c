@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "model/host/whole_run.h"
 #include "write/short_names.h"
 
 struct breakdown {
@@ -29,18 +30,38 @@ static void emit_values(struct emit *e, struct values *values)
     else emit_null(e, "std_us");
 }
 
+/* Prints what is known of the whole run. */
+static void emit_whole_run(struct emit *e, const struct work_sum *row)
+{
+    const struct whole_sum *sum = row->whole;
+    int64_t median = sum ? whole_quantile(sum, 0.5) : -1, p95 = sum ? whole_quantile(sum, 0.95) : -1;
+    emit_count(e, "calls", row->calls);
+    emit_us(e, "total_us", row->values.total);
+    emit_us(e, "mean_us", row->values.total / (int64_t)MAX(row->calls, 1));
+    if (median >= 0) emit_us(e, "median_us", median);
+    else emit_null(e, "median_us");
+    if (p95 >= 0) emit_us(e, "p95_us", p95);
+    else emit_null(e, "p95_us");
+    if (sum) emit_us(e, "min_us", sum->least);
+    else emit_null(e, "min_us");
+    if (sum) emit_us(e, "max_us", sum->most);
+    else emit_null(e, "max_us");
+    emit_null(e, "std_us");
+}
+
 static void emit_row_of(struct breakdown *b, struct work_sum *row)
 {
     struct emit *e = &b->session->emit;
-    const struct name *stage = names_get(&b->session->model.names, row->head.stage);
     const struct name *name = names_get(&b->session->model.names, short_names_get(&b->shorts, row->head.name));
     emit_row(e);
-    emit_stage(e, stage);
+    if (row->of_whole_run) emit_null(e, "stage");
+    else emit_stage(e, names_get(&b->session->model.names, row->head.stage));
     emit_known(e, "rank", row->head.rank);
     emit_bytes_text(e, "name", name->text, name->length);
     emit_text(e, "kind", row->kind < 0 ? NULL : work_kind_names[row->kind]);
     emit_hide(e, left_rows_stage(&b->sums.left, row->head.rank, row->head.stage));
-    emit_values(e, &row->values);
+    if (row->of_whole_run) emit_whole_run(e, row);
+    else emit_values(e, &row->values);
     emit_hide(e, left_rows_rank(&b->sums.left, row->head.rank));
     emit_pct(e, "pct", row->of_rank ? 100.0 * (double)row->values.total / (double)row->of_rank : NAN);
     emit_row_end(e);
@@ -75,6 +96,7 @@ static void emit_sums(struct breakdown *b)
     emit_us(e, "total_kernel_time_us", b->sums.kernel_time);
     emit_count(e, "num_kernels", b->sums.kernels.count);
     emit_count(e, "launches", b->sums.launches);
+    emit_hide(e, b->sums.left.any || b->sums.of_whole_run);
     for (int i = 0; i < NR_VIAS; i++) {
         char key[32];
         snprintf(key, sizeof key, "via_%s", via_names[i]);
@@ -84,6 +106,8 @@ static void emit_sums(struct breakdown *b)
     emit_count(e, "replayed", b->sums.replayed);
     emit_count(e, "replayed_unknown", b->sums.uncaptured);
     emit_count(e, "replayed_by_order", b->sums.by_order);
+    emit_hide(e, false);
+    if (b->sums.of_whole_run) emit_count(e, "launches_of_others", b->sums.others);
 }
 
 void breakdown_answer(struct session *session, const struct breakdown_rules *rules)
@@ -101,6 +125,10 @@ void breakdown_answer(struct session *session, const struct breakdown_rules *rul
     emit_rows(&b);
     emit_sums(&b);
     emit_end(&session->emit);
+    if (b.sums.of_whole_run)
+        complain(NULL,
+                 "the rows of TFI_MODE=flight are sums of the whole run, without stages; --from 0 asks for the last "
+                 "seconds");
     if (!b.sums.count && !is_filtered(&session->options))
         complain(NULL, "no device work was recorded; `tfanalyze info` shows the recorded events");
     session_end(session, b.sums.count || !is_filtered(&session->options));

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/host/whole_run.h"
+
 void work_sums_init(struct work_sums *b, const struct breakdown_rules *rules, struct names *names)
 {
     *b = (struct work_sums){.rules = rules, .names = names};
@@ -124,9 +126,41 @@ static void add_work(struct work_sums *b, const struct choice *choice, struct by
     }
 }
 
+/* ---- sums of the whole run ---- */
+
+static void add_sum(struct work_sums *b, int64_t rank, const struct whole_sum *sum)
+{
+    struct work_sum *row = row_of(b, rank, NAME_NONE, sum->name);
+    row->whole = row->calls ? NULL : sum;
+    row->of_whole_run = true;
+    row->kind = (int)work_kind(&b->kinds, CLASS_KERNEL, sum->name);
+    row->calls += sum->count;
+    row->values.total = add_ns(row->values.total, sum->sum);
+    b->kernel_time = add_ns(b->kernel_time, sum->sum);
+    b->launches += sum->count;
+    map_put(&b->kernels, sum->name, 1);
+}
+
+/* Adds the kernels of a process of TFI_MODE=flight by its sums if the trace lacks records of the run and nothing but kernels
+ * is asked for. Returns false otherwise. */
+static bool add_whole_run(struct work_sums *b, const struct scope *scope)
+{
+    const struct options *o = scope->chosen->options;
+    const struct whole_run *run = whole_run_of(scope->process, TFI_AGGREGATE_KERNEL);
+    if (!run || o->group_by != GROUP_KERNEL || b->rules->kinds != &exact_kinds || is_filtered(o)) return false;
+    b->of_whole_run = true;
+    for (size_t i = 0; i < run->sums; i++) {
+        if (run->sum[i].what != TFI_AGGREGATE_KERNEL) continue;
+        if (run->sum[i].name == NAME_NONE) b->others += run->sum[i].count;
+        else add_sum(b, scope->process->rank, &run->sum[i]);
+    }
+    return true;
+}
+
 void work_sums_add(struct work_sums *b, struct scope *scope)
 {
     const struct process *process = scope->process;
+    if (add_whole_run(b, scope)) return;
     const struct attribution *a = scope_attribute(scope);
     struct by_operator operators = {0};
     for (size_t i = 0; i < process->works.table.count; i++) add_work(b, &scope->choice, &operators, i);

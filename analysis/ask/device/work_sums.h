@@ -19,6 +19,9 @@ struct work_sum {
     int kind;             /* enum work_kind, SEVERAL, or NOT_YET */
     int64_t of_rank;      /* total time of all rows of its rank */
     struct values values;
+    bool of_whole_run;             /* by sums of the library: of `values` only the total is known */
+    const struct whole_sum *whole; /* then of single calls; NULL: there are several sums */
+    uint64_t calls;                /* then */
 };
 enum { SEVERAL = -1, NOT_YET = -2 };
 
@@ -31,6 +34,8 @@ struct work_sums {
     uint64_t launches, via[NR_VIAS], unlinked, replayed, uncaptured, by_order;
     struct map kernels; /* by name */
     struct left_rows left;
+    bool of_whole_run; /* some rows are sums of the whole run */
+    uint64_t others;   /* kernels that are in no row, as the library had no room for their sums */
 };
 
 void work_sums_init(struct work_sums *sums, const struct breakdown_rules *rules, struct names *names);

@@ -3,15 +3,9 @@
 
 #include "model/host/whole_run.h"
 
-static bool has_sums(const struct scope *scope, bool exclusive)
+static bool asks_for_single_times(const struct options *o)
 {
-    const struct options *o = scope->chosen->options;
-    const struct ring *ring = &scope->process->ring;
-    bool filtered = o->step.count || o->cycle.count || o->device.count || o->stream.count || !without_window(o);
-    if (!ring->chunks || !ring->whole || filtered || exclusive) return false;
-    for (size_t i = 0; i < ring->whole->sums; i++)
-        if (ring->whole->sum[i].what == TFI_AGGREGATE_STAGE) return true;
-    return false;
+    return o->step.count || o->cycle.count || o->device.count || o->stream.count || !without_window(o);
 }
 
 static void add_sum(struct stage_table *table, int64_t group, const struct whole_sum *sum)
@@ -33,8 +27,8 @@ static void add_sum(struct stage_table *table, int64_t group, const struct whole
 
 bool stages_add_whole(struct stage_table *table, const struct scope *scope, int64_t group)
 {
-    if (!has_sums(scope, table->exclusive)) return false;
-    const struct whole_run *run = scope->process->ring.whole;
+    const struct whole_run *run = whole_run_of(scope->process, TFI_AGGREGATE_STAGE);
+    if (!run || table->exclusive || asks_for_single_times(scope->chosen->options)) return false;
     for (size_t i = 0; i < run->sums; i++) {
         const struct whole_sum *sum = &run->sum[i];
         if (sum->what != TFI_AGGREGATE_STAGE) continue;

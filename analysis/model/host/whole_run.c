@@ -160,6 +160,14 @@ void whole_run_end(struct process *p, struct notes *notes)
         (unsigned long long)ring->records);
 }
 
+const struct whole_run *whole_run_of(const struct process *process, uint32_t what)
+{
+    const struct whole_run *run = process->ring.chunks ? process->ring.whole : NULL;
+    for (size_t i = 0; run && i < run->sums; i++)
+        if (run->sum[i].what == what) return run;
+    return NULL;
+}
+
 int64_t whole_quantile(const struct whole_sum *sum, double share)
 {
     const uint64_t mask = ((uint64_t)1 << TFI_AGGREGATE_COUNT_BITS) - 1;

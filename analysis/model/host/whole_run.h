@@ -41,6 +41,9 @@ void load_kept(struct load *load);
 void whole_run_end(struct process *process, struct notes *notes);
 void whole_run_free(struct whole_run *run);
 
+/* Returns the sums if the trace lacks records of the run and has such sums; NULL otherwise. */
+const struct whole_run *whole_run_of(const struct process *process, uint32_t what);
+
 /* Returns the value below which this share of the values lies, at most 0.8 % away from one of them; -1: unknown. */
 int64_t whole_quantile(const struct whole_sum *sum, double share);
 

@@ -325,7 +325,7 @@ static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint
     *has = true;
 }
 
-/* Extends the lifetimes of the thread and the process to all times of the group. Clock readings, samples and the start extend only the end: the first reading is from the library's constructor, long before any record. */
+/* Extends the lifetimes of the thread and the process to all times of the group. Clock readings, samples, the start and sums extend only the end: the first reading is from the library's constructor, long before any record. */
 static void take_span(struct load *load)
 {
     struct group *group = load->group;
@@ -344,7 +344,7 @@ static void take_span(struct load *load)
     from = MAX(from, load->process->ring.since);
     if (group->number == TFI_KIND_clock || group->number == TFI_KIND_device_sample ||
         group->number == TFI_KIND_process_sample || group->number == TFI_KIND_sample ||
-        group->number == TFI_KIND_startup) {
+        group->number == TFI_KIND_startup || group->number == TFI_KIND_aggregate || group->number == TFI_KIND_kept) {
         load->last_clock = MAX(load->last_clock, to);
         if (group->number == TFI_KIND_sample) load->first_look = load->first_look ? MIN(load->first_look, from) : from;
         return;
