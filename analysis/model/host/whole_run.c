@@ -14,21 +14,6 @@ static struct whole_run *run_of(struct load *load)
     return ring->whole;
 }
 
-static void sums_free(struct whole_run *run)
-{
-    for (size_t i = 0; i < run->sums; i++) free(run->sum[i].bucket);
-    run->sums = 0;
-}
-
-void whole_run_free(struct whole_run *run)
-{
-    if (!run) return;
-    sums_free(run);
-    free(run->sum);
-    free(run->moment);
-    free(run);
-}
-
 /* Returns true if rows of the moment `at` belong to the newest ones; `newer` if they are the first of them. */
 static bool is_newest(uint64_t at, uint64_t *known, bool *newer)
 {
@@ -69,7 +54,7 @@ void load_aggregates(struct load *load)
     struct whole_run *run = run_of(load);
     for (uint32_t i = 0; bucket && i < load_rows(load); i++) {
         if (!is_newest(time[i], &run->sums_at, &newer)) continue;
-        if (newer) sums_free(run);
+        if (newer) whole_sums_free(run);
         run->sum = mem_grow(run->sum, &run->sum_capacity, run->sums + 1, sizeof *run->sum);
         struct whole_sum *to = &run->sum[run->sums++];
         *to = (struct whole_sum){.what = (uint32_t)what[i],
@@ -158,26 +143,4 @@ void whole_run_end(struct process *p, struct notes *notes)
         "%llu records before were left out to stay within TFI_FLIGHT_MB and TFI_FLIGHT_S",
         (double)(clock_ns(&p->clock, (uint64_t)p->last) - (int64_t)ring->since) / 1e9, moments,
         (unsigned long long)ring->records);
-}
-
-const struct whole_run *whole_run_of(const struct process *process, uint32_t what)
-{
-    const struct whole_run *run = process->ring.chunks ? process->ring.whole : NULL;
-    for (size_t i = 0; run && i < run->sums; i++)
-        if (run->sum[i].what == what) return run;
-    return NULL;
-}
-
-int64_t whole_quantile(const struct whole_sum *sum, double share)
-{
-    const uint64_t mask = ((uint64_t)1 << TFI_AGGREGATE_COUNT_BITS) - 1;
-    double total = 0, before = 0;
-    for (size_t i = 0; i < sum->buckets; i++) total += (double)(sum->bucket[i] & mask);
-    for (size_t i = 0; sum->has_quantiles && i < sum->buckets; i++) {
-        before += (double)(sum->bucket[i] & mask);
-        if (before <= share * (total - 1)) continue;
-        double middle = (double)tfi_bucket_middle((uint32_t)(sum->bucket[i] >> TFI_AGGREGATE_COUNT_BITS));
-        return MIN(MAX(scaled(middle, sum->scale), sum->least), sum->most);
-    }
-    return -1;
 }

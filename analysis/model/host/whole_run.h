@@ -40,6 +40,7 @@ void load_kept(struct load *load);
 /* Converts all times, as the clock is built, and says which part of the run the trace has. */
 void whole_run_end(struct process *process, struct notes *notes);
 void whole_run_free(struct whole_run *run);
+void whole_sums_free(struct whole_run *run); /* the sums alone */
 
 /* Returns the sums if the trace lacks records of the run and has such sums; NULL otherwise. */
 const struct whole_run *whole_run_of(const struct process *process, uint32_t what);
