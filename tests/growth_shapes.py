@@ -5,6 +5,7 @@ A shape is a function of a number N that writes a trace (or a directory of trace
 
 import json
 import pickle
+import re
 from pathlib import Path
 
 import tfr
@@ -511,7 +512,7 @@ def merged(directory, ranks, launches):
             for i in range(launches):
                 for text in (event('user_annotation', f's{i % 9}e0', 10 * i, 9), event('cpu_op', 'op', 10 * i + 1, 5),
                              *launch(i, 10 * i + 2, 'ncclDevKernel_AllReduce(x)' if i % 7 == 0 else 'kernel', device=rank)):
-                    yield text.replace('"pid": 1', f'"pid": "[TP{rank:02d}] 77"', 1)
+                    yield re.sub(r'"pid": (\d+)', rf'"pid": "[TP{rank:02d}] \1"', text, count=1)
     return kineto(directory, events())
 
 
