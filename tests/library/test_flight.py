@@ -268,6 +268,7 @@ def test_the_user_changes(run, analyze, count):
     result = run([sys.executable, '-S', '-c', CHANGES, count], {**FLIGHT, 'TFI_ACTIVITIES': 'io'})
     trace, enough = only(scripted.traces(result.dir)), count == 1000
     assert result.rc == 0 and result.err.count('the oldest part of the trace cannot be left out (') == (not enough)
-    assert len(result.err.splitlines()) == (not enough) and (lost_by_ring(trace) == 0) == enough and trace.footer
+    assert len(result.err.splitlines()) == (not enough) and trace.footer
+    assert not enough or lost_by_ring(trace) == 0  # after the last leaving out there may be just enough room
     events = only(analyze('info', result.dir, rc=None)['rows'])['events']['io']
     assert events + lost_by_ring(trace) + int(trace.info.get('flight.records', 0)) >= 2 * count
