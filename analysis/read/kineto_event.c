@@ -217,7 +217,8 @@ static __attribute__((noinline)) const char *find_key(struct kineto_scanner *s, 
         escaped ? keys_find_escaped(&s->keys[in_args], text, length) : keys_find(&s->keys[in_args], text, length);
     *guess = (struct key_guess){.key = (uint8_t)key};
     if (!value || escaped || length >= most) return value;
-    guess->length = (uint8_t)MIN((size_t)(value - text), most);
+    size_t whole = (size_t)(value - text);
+    guess->length = (uint8_t)(whole <= most ? whole : length + 1);
     guess->mask = (uint16_t)((1u << guess->length) - 1);
     memcpy(guess->bytes, text, most);
     return value;

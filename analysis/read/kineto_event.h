@@ -5,7 +5,7 @@
 #include "read/json/keys.h"
 #include "read/kineto.h"
 
-/* The key found last at one place of an object: its bytes, the quote behind it, and as much of colon and space as fits. */
+/* The key found last at one place of an object: its bytes, the quote behind it, and colon and space where all fit. */
 struct key_guess {
     char bytes[16];
     uint16_t mask; /* of the bytes that count; 0: none yet */

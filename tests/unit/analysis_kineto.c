@@ -146,7 +146,8 @@ static const char *const resembling[] = {"\"pid\": 12, \"tid\": 7, \"ts\": 1",
                                          "\"pid\"::12, \"tid\": 7, \"ts\":1",
                                          "\"pid\": 12., \"tid\": 7, \"ts\":1",
                                          "\"p\\u0069d\": 13, \"tid\": 7, \"ts\":1",
-                                         "\"pid\": 12, \"tid\": 9223372036854775808, \"ts\":1"};
+                                         "\"pid\": 12, \"tid\": 9223372036854775808, \"ts\":1",
+                                         "\"pid\"            :12, \"tid\": 7, \"ts\":\n              1"};
 
 static void ck_same_event(const struct kineto_event *a, const struct kineto_event *b)
 {
