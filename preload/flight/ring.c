@@ -251,6 +251,7 @@ static bool choose(const struct tfi_writing *writing)
     }
     if (!gone) return false;
     fresh.since = ring.part[gone - 1].last;
+    if (!ring.serial) ring.serial = ring.part[gone - 1].serial;
     while (!ring.part[oldest].stays) oldest++;
     tfi_definitions_forget(ring.part[oldest].number);
     return true;
@@ -382,7 +383,6 @@ static bool begin_fresh(void)
         if (kept) tell(EPERM);
         return false;
     }
-    if (!ring.serial) ring.serial = ring.part[0].serial;
     size_t bytes = tfi_definitions_copy(rows, is_gone, &count);
     bytes += write_whole_run(rows + bytes, &of_run);
     count += of_run;
