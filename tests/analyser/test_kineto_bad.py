@@ -504,7 +504,7 @@ def test_device_work_of_two_files_of_one_rank(analyze, tmp_path):
 
 
 def test_a_directory_of_mixed_files(analyze, tmp_path):
-    """A directory's traces are read; other files are ignored, with a message if they are named .json."""
+    """A directory's traces are read; other files are ignored, with a message if they are named .json, unless their name is one of a trace."""
     Trace(distributedInfo={'rank': 0}).stage('s', 0, 10).write(tmp_path / 'r0.json.gz')
     Trace(distributedInfo={'rank': 1}).stage('s', 0, 11).write(tmp_path / 'r1.json')
     (tmp_path / 'notes.txt').write_text('none')
@@ -515,9 +515,11 @@ def test_a_directory_of_mixed_files(analyze, tmp_path):
     (tmp_path / 'r2.json').write_text(TEXT[:ENDS[1] + 5])
     result = analyze('info', tmp_path, rc=3, format=None)
     assert 'r2.json' in result.err
-    (tmp_path / 'r2.json').write_text('{"model": "resnet"}')
+    (tmp_path / 'r2.json').rename(tmp_path / 'config.json').write_text('{"model": "resnet"}')
     result = analyze('stages', tmp_path, format=None)
     assert '1 .json files beside it are not traces' in result.err and 'notes.txt' not in result.err
+    (tmp_path / 'r2.json').write_text('{"model": "resnet"}')  # it is named like the traces: a rank's file is missing
+    assert 'r2.json' in analyze('stages', tmp_path, rc=3, format=None).err
 
 
 @pytest.mark.parametrize('content', ['', '{"schemaVersion": 1, "deviceProp', '{"schemaVersion": 1, "traceEvents": ['])
