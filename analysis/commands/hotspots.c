@@ -176,7 +176,7 @@ static void emit_sums(struct hotspots *h)
     emit_us(e, "wall_us", spots->wall);
     emit_us(e, "counted_us", spots->weight);
     emit_us(e, "imports_us", h->tree.imports);
-    if (h->gaps >= 0) emit_us(e, "device_idle_us", h->gaps);
+    if (h->gaps >= 0 && !is_filtered(&h->session->options)) emit_us(e, "device_idle_us", h->gaps);
     else emit_null(e, "device_idle_us");
     if (e->format == FORMAT_JSON) emit_paths(h);
 }
