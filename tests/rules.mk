@@ -44,6 +44,7 @@ $(B)/unit/strings_%.so: tests/unit/strings.cpp $(B)/flags
 $(B)/unit/preload_cxx: | $(B)/unit/strings_old.so $(B)/unit/strings_new.so
 $(B)/unit/analysis_once: private LDLIBS_TOOL += -Wl,--wrap=attribute
 $(B)/unit/analysis_guard: private LDLIBS_TOOL += -Wl,--wrap=guard_tables
+$(B)/unit/analysis_live: private LDLIBS_TOOL += -Wl,--wrap=pread
 $(B)/unit/%: tests/unit/%.c $(B)/obj/tool.a $(B)/flags
 	$(call compile,UNIT,$(CC) $(CFLAGS_C) $(CHECK_CFLAGS) -MF $@.d -Ianalysis -o $@ $< $(B)/obj/tool.a $(CHECK_LIBS) $(LDLIBS_TOOL))
 

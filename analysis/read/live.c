@@ -183,6 +183,15 @@ static char *check_head(const struct source *source, const struct tfi_live *head
     return NULL;
 }
 
+/* True if the file is still that of the same process. One that ends leaves the file, empty, to another, which writes to it under
+ * another name. The .tfr of the one that ended is complete then. */
+static bool is_still(const struct source *source, const struct tfi_live *head)
+{
+    struct tfi_live now;
+    return read_at(source, 0, &now, sizeof now) && memcmp(now.magic, head->magic, sizeof now.magic) == 0 &&
+           now.ticks == head->ticks;
+}
+
 struct live *live_read(const char *path, enum file_how how, char **why)
 {
     struct live *live = NULL;
@@ -217,6 +226,10 @@ struct live *live_read(const char *path, enum file_how how, char **why)
     take_chunks(live, &source, head.large, head.large_bytes);
     if (live->count) qsort(live->chunk, live->count, sizeof *live->chunk, by_serial);
     take_texts(live, &source, &head);
+    if (!is_still(&source, &head)) {
+        live_free(live);
+        live = NULL;
+    }
 out:
     if (source.fd >= 0) close(source.fd);
     return live;

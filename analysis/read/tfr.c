@@ -442,6 +442,7 @@ bool trace_open(struct trace *trace, const char *path, const char *live_path, en
     uint64_t start = 0;
     *trace = (struct trace){.path = string_format("%s", path), .fd = -1};
     trace->live = live_path ? live_read(live_path, lone ? how : FILE_FOUND, &why) : NULL;
+    if (lone && !trace->live && !why) why = string_format("its process has ended meanwhile");
     bool opened = !lone && open_file(trace, path, how, notes), unbegun = opened && is_unbegun(trace, live_path);
     bool blank = !lone && why && live_is_blank(live_path); /* a process also leaves one where it may not remove files */
     if (why && !blank)

@@ -72,7 +72,8 @@ struct live {
     uint64_t drops[TFI_MAX_DROPS];
     uint16_t minor;
 };
-/* Returns NULL if the file cannot be used, with the reason in *why, which the caller frees. */
+/* Returns NULL if the file cannot be used, with the reason in *why, which the caller frees; without one if its process has
+ * ended meanwhile. */
 struct live *live_read(const char *path, enum file_how how, char **why);
 /* True if the file has no head yet: its process was still opening it. */
 bool live_is_blank(const char *path);

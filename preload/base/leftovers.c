@@ -21,9 +21,9 @@
 #define KEPT_SECONDS 86400
 #define FOUND S_ISVTX
 
-void tfi_leftover_hold(int fd)
+bool tfi_leftover_hold(int fd)
 {
-    syscall(SYS_flock, fd, LOCK_EX | LOCK_NB);
+    return syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) == 0;
 }
 
 static void look_at(struct tfi_dir *dir, const char *name)

@@ -88,12 +88,15 @@ static struct moment *take_place(const struct moment *m)
 bool tfi_moment_ask(enum tfi_moment_cause cause, uint32_t name, uint64_t start, uint64_t end, uint64_t usual)
 {
     struct moment m = {.state = TAKEN, .cause = cause, .name = name, .start = start, .end = end, .usual = usual};
+    const struct tfi_live *live =
+        tfi_live; /* NULL: a signal came to the child of a fork, which has no trace of its own yet */
+    if (!live) return false;
     struct moment *place = take_place(&m);
     if (!place) {
         __atomic_add_fetch(&all.left_out, 1, __ATOMIC_RELAXED);
         return false;
     }
-    m.begun = __atomic_load_n(&tfi_live->serial, __ATOMIC_RELAXED);
+    m.begun = __atomic_load_n(&live->serial, __ATOMIC_RELAXED);
     *place = m;
     __atomic_store_n(&place->state, READY, __ATOMIC_RELEASE);
     __atomic_add_fetch(&all.asked, 1, __ATOMIC_RELEASE);

@@ -518,7 +518,8 @@ static void abandon(void)
 
 /* ---- what is known of the whole run ---- */
 
-/* Has the moments that were asked for kept, and appends what is known if it is time. The piece that is being copied does
+/* Has the moments that were asked for kept, and appends what is known if it is time and there is room: the new file and the
+ * end say it too. The piece that is being copied does
  * not lie in the buffer between two pieces. */
 static void tell_whole_run(void)
 {
@@ -529,11 +530,12 @@ static void tell_whole_run(void)
         ring.judge_at_ms = now + JUDGE_MS;
         ring.judged = values;
     }
-    if ((!is_time && !asked) || !tfi_writer_hold()) return;
+    const struct tfi_writing *writing = is_time || asked ? tfi_writer_hold() : NULL;
+    if (!writing) return;
     if (take_moments() || is_time) {
         uint32_t count;
         size_t bytes = write_whole_run(buffer, &count);
-        tfi_writer_append_held(buffer, (uint32_t)bytes);
+        if (has_room(*writing->size + bytes)) tfi_writer_append_held(buffer, (uint32_t)bytes);
         ring.written = values;
         ring.write_at_ms = now + ring.period_ms;
     }

@@ -193,15 +193,24 @@ static const char *spare_name(unsigned i)
     return names[i];
 }
 
-/* Opens such a file for writing, which gets `name`; `held` has its lock. */
+/* True for a file of ours with such a name, but for one of the program's own. */
+static bool is_spare(const struct stat *st)
+{
+    return S_ISREG(st->st_mode) && st->st_uid == geteuid() && st->st_nlink == 1 && (st->st_mode & 0777) == 0400 &&
+           st->st_size == TFI_POOL_BYTES;
+}
+
+/* Opens such a file for writing, which has got `name`. `held` has its lock, which passes to the new descriptor; a child that
+ * was forked meanwhile has `held` too. */
 static int adopt(struct tfi_dir *dir, const char *name, int held, const struct stat *left)
 {
     struct stat st;
     syscall(SYS_fchmod, held, 0600);
     int fd = tfi_dir_open_own(dir, name, O_RDWR, &st);
     if (fd < 0) return -1;
-    if (st.st_dev == left->st_dev && st.st_ino == left->st_ino &&
-        (!st.st_blocks || syscall(SYS_ftruncate, fd, 0L) == 0))
+    bool same = st.st_dev == left->st_dev && st.st_ino == left->st_ino;
+    if (same && (!st.st_blocks || syscall(SYS_ftruncate, fd, 0L) == 0) && syscall(SYS_flock, held, LOCK_UN) == 0 &&
+        tfi_leftover_hold(fd))
         return fd;
     syscall(SYS_close, fd);
     return -1;
@@ -216,7 +225,7 @@ static int take_left(struct tfi_dir *dir, const char *name)
         int held = tfi_dir_open_own(dir, spare_name(i), O_RDONLY, &st);
         if (held < 0 && errno == ENOENT) break;
         if (held < 0) continue;
-        bool free = st.st_nlink == 1 && syscall(SYS_flock, held, LOCK_EX | LOCK_NB) == 0;
+        bool free = is_spare(&st) && syscall(SYS_flock, held, LOCK_EX | LOCK_NB) == 0;
         if (free && tfi_dir_rename(dir, spare_name(i), name) && (fd = adopt(dir, name, held, &st)) < 0)
             tfi_dir_remove(dir, name);
         syscall(SYS_close, held);
@@ -224,9 +233,12 @@ static int take_left(struct tfi_dir *dir, const char *name)
     return fd;
 }
 
-/* Leaves the file of this process; false if enough are there. */
+/* Leaves the file of this process; false if enough are there. Threads that go on touch its pages again, and each then needs
+ * a block, so an almost full disk gets no such file. */
 static bool leave(void)
 {
+    struct statfs fs;
+    if (!tfi_dir_system(place.dir, &fs) || !has_room(&fs, TFI_POOL_BYTES)) return false;
     memset(tfi_live->magic, 0, sizeof tfi_live->magic);
     if (syscall(SYS_madvise, tfi_live, (size_t)TFI_POOL_BYTES, MADV_REMOVE) != 0) return false;
     for (unsigned i = 0; i < SPARES; i++) {
@@ -240,7 +252,7 @@ void tfi_pool_remove_left(struct tfi_dir *dir)
 {
     struct stat st;
     for (unsigned i = 0; i < SPARES; i++)
-        if (tfi_dir_look(dir, spare_name(i), &st) && st.st_uid == geteuid()) tfi_dir_remove(dir, spare_name(i));
+        if (tfi_dir_look(dir, spare_name(i), &st) && is_spare(&st)) tfi_dir_remove(dir, spare_name(i));
 }
 
 static void *map_file(struct tfi_dir *dir, const char *name)

@@ -249,6 +249,24 @@ def test_no_other_file_can_be_made(run, victim, testlib, tmp_path):
     assert missing and left_out(trace) == 0 and trace.footer and not list(result.dir.glob('*.live'))
 
 
+NO_MEMORY = '''import os, resource, signal
+os.close(os.open("/dev/null", os.O_RDONLY))
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (4 << 20),) * 2)
+if not (child := os.fork()):
+    os.close(os.open("/dev/null", os.O_RDONLY))
+    signal.raise_signal(signal.SIGUSR1)
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+'''
+
+
+def test_a_signal_to_a_process_without_a_trace(run):
+    """The child of a fork has the trigger's handler, but no memory for a trace."""
+    result = run([sys.executable, '-S', '-c', NO_MEMORY], {**FLIGHT, 'TFI_TRIGGER': 'signal:10', 'TFI_ACTIVITIES': 'io'})
+    assert (result.rc, result.out) == (0, '0\n') and 'out of memory' in result.err
+
+
 CHANGES = '''import os, sys
 null = os.open("/dev/null", os.O_RDONLY)
 def reads():

@@ -359,3 +359,21 @@ def test_a_live_file_that_is_in_use_is_nobodys(run):
     assert (result.rc, result.out) == (0, "['.spare']\n"), result.err
     lost = [trace for trace in scripted.traces(result.dir) if not trace.complete]
     assert len(lost) == 3 and all([r.path for r in iotrace.records(trace)][-1] == '/dev/null' for trace in lost)
+
+
+def test_files_of_others_are_not_taken(run, tmp_path):
+    """What has the name of such a file but is none stays as it is: the program's own files, links and pipes."""
+    own = tmp_path / 'own'
+    own.write_bytes(bytes(16 << 20))
+    own.chmod(0o400)
+    (tmp_path / 'run').mkdir()
+    names = [tmp_path / 'run' / f'.spare{n}' for n in range(4)]
+    names[0].write_text('mine')
+    names[1].symlink_to(own)
+    os.mkfifo(names[2])
+    os.link(own, names[3])
+    before = [(path, os.lstat(path)[:7]) for path in (*names, own)]
+    result = run(['bash', '-c', 'for i in 1 2 3; do cat /dev/null; done'], iotrace.ON)
+    assert (result.rc, result.out) == (0, '') and names[0].read_text() == 'mine'
+    assert before == [(path, os.lstat(path)[:7]) for path in (*names, own)]
+    assert all(trace.complete for trace in scripted.traces(result.dir))
