@@ -62,7 +62,7 @@ static void emit_row_of(struct breakdown *b, struct work_sum *row)
     emit_hide(e, left_rows_stage(&b->sums.left, row->head.rank, row->head.stage));
     if (row->of_whole_run) emit_whole_run(e, row);
     else emit_values(e, &row->values);
-    emit_hide(e, left_rows_rank(&b->sums.left, row->head.rank));
+    emit_hide(e, b->sums.others || left_rows_rank(&b->sums.left, row->head.rank));
     emit_pct(e, "pct", row->of_rank ? 100.0 * (double)row->values.total / (double)row->of_rank : NAN);
     emit_row_end(e);
 }
@@ -94,7 +94,8 @@ static void emit_sums(struct breakdown *b)
     emit_totals(e);
     emit_hide(e, b->sums.left.any);
     emit_us(e, "total_kernel_time_us", b->sums.kernel_time);
-    emit_count(e, "num_kernels", b->sums.kernels.count);
+    if (b->sums.others) emit_null(e, "num_kernels");
+    else emit_count(e, "num_kernels", b->sums.kernels.count);
     emit_count(e, "launches", b->sums.launches);
     emit_hide(e, b->sums.left.any || b->sums.of_whole_run);
     for (int i = 0; i < NR_VIAS; i++) {

@@ -78,6 +78,15 @@ def test_the_last_sums_count(trace, analyze):
     assert (flight['sums'], flight['values_of_others'], flight['left_out'], flight['moments']) == (4, 3, 1000, [])
 
 
+def test_kernels_that_found_no_room(trace, analyze):
+    """They are in no row but in the totals, and of no share is the whole known."""
+    path = trace(lambda w: sums(w, 99 * SECOND, {(KERNEL, 'gemm'): [3000], (KERNEL, None): [1000, 2000]}))
+    kernels = analyze('breakdown', path)
+    row, totals = only(kernels['rows']), kernels['totals']
+    assert (row['calls'], row['total_us'], row['pct']) == (1, 3, None)
+    assert [totals[key] for key in ('total_kernel_time_us', 'launches', 'num_kernels', 'launches_of_others')] == [6, 3, None, 2]
+
+
 def test_what_the_sums_do_not_know_is_null(trace, analyze):
     """Quantiles where values are in no bucket; calls inside calls of the same stage count once for the time."""
     path = trace(lambda w: sums(w, 99 * SECOND, {(STAGE, 'step'): TOOK}, unplaced=1, again=1000))

@@ -237,11 +237,13 @@ def test_killed_at_any_moment(killed, analyze, tmp_path, threads, after):
         assert flight['sums'] == 1 and answer['calls'] == stage['count'] > 0 and made
 
 
+TAKEN = 'for n in 1 2 3 4 5 6 7 8 9; do : > "$TFI_OUTPUT_DIR/rank0.$(uname -n).$$.tfr.new$n"; done; '
+
+
 def test_no_other_file_can_be_made(run, victim, testlib, tmp_path):
     """What finds no room is dropped and counted, and the trace has its end: the background thread does not try for ever."""
-    taken = 'for n in 1 2 3 4 5 6 7 8 9; do : > "$TFI_OUTPUT_DIR/rank0.$(uname -n).$$.tfr.new$n"; done; '
     (tmp_path / 'run').mkdir()
-    result = run(['sh', '-c', taken + 'LD_PRELOAD="$0" exec "$@"', testlib, victim('flight'), tmp_path / 'counts', 2, 200000, 0],
+    result = run(['sh', '-c', TAKEN + 'LD_PRELOAD="$0" exec "$@"', testlib, victim('flight'), tmp_path / 'counts', 2, 200000, 0],
                  FLIGHT, preload=False)
     assert result.rc == 0 and 'the oldest part of the trace cannot be left out (already exists)' in only(result.err.splitlines())
     trace = only(scripted.traces(result.dir))
@@ -265,6 +267,30 @@ def test_a_signal_to_a_process_without_a_trace(run):
     """The child of a fork has the trigger's handler, but no memory for a trace."""
     result = run([sys.executable, '-S', '-c', NO_MEMORY], {**FLIGHT, 'TFI_TRIGGER': 'signal:10', 'TFI_ACTIVITIES': 'io'})
     assert (result.rc, result.out) == (0, '0\n') and 'out of memory' in result.err
+
+
+SUMS_AGAIN = '''import ctypes, signal, time
+library = ctypes.CDLL(None)
+for n in range(100):
+    for k in range(30):
+        library.tfi_range_push(b"stage%d" % n)
+        sum(range(k * k))
+        library.tfi_range_pop()
+for _ in range(300):
+    signal.raise_signal(signal.SIGUSR1)
+    time.sleep(0.005)
+'''
+
+
+def test_sums_that_find_no_room(run, testlib, tmp_path):
+    """Each moment writes them again, also where the trace cannot be rewritten: its size stays within TFI_FLIGHT_MB."""
+    (tmp_path / 'run').mkdir()
+    result = run(['sh', '-c', TAKEN + 'LD_PRELOAD="$0" exec "$@"', testlib, sys.executable, '-S', '-c', SUMS_AGAIN],
+                 {**FLIGHT, 'TFI_TRIGGER': 'signal:10'}, preload=False)
+    assert result.rc == 0
+    trace = only(scripted.traces(result.dir))
+    assert trace.footer and trace.path.stat().st_size <= 1 << 20
+    assert {('stage', 'stage0'), ('stage', 'stage99')} <= set(sums(trace))
 
 
 CHANGES = '''import os, sys

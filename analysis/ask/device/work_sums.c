@@ -141,6 +141,14 @@ static void add_sum(struct work_sums *b, int64_t rank, const struct whole_sum *s
     map_put(&b->kernels, sum->name, 1);
 }
 
+/* Adds the kernels that are in no row, because the library had no room for them. */
+static void add_others(struct work_sums *b, const struct whole_sum *sum)
+{
+    b->kernel_time = add_ns(b->kernel_time, sum->sum);
+    b->launches += sum->count;
+    b->others += sum->count;
+}
+
 /* Adds the kernels of a process of TFI_MODE=flight by its sums if the trace lacks records of the run and nothing but kernels
  * is asked for. Returns false otherwise. */
 static bool add_whole_run(struct work_sums *b, const struct scope *scope)
@@ -151,7 +159,7 @@ static bool add_whole_run(struct work_sums *b, const struct scope *scope)
     b->of_whole_run = true;
     for (size_t i = 0; i < run->sums; i++) {
         if (run->sum[i].what != TFI_AGGREGATE_KERNEL) continue;
-        if (run->sum[i].name == NAME_NONE) b->others += run->sum[i].count;
+        if (run->sum[i].name == NAME_NONE) add_others(b, &run->sum[i]);
         else add_sum(b, scope->process->rank, &run->sum[i]);
     }
     return true;
