@@ -6,9 +6,9 @@
 
 #include "ask/unmatched_names.h"
 #include "commands/memory/memory_values.h"
-#include "model/host/whole_run.h"
 #include "commands/session.h"
 #include "commands/session_notes.h"
+#include "model/host/whole_run.h"
 
 /* Prints a moment as ISO 8601 with microseconds, in UTC. */
 static void emit_moment(struct emit *e, const char *key, int64_t ns)

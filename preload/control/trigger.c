@@ -4,13 +4,13 @@
  * handler that the program had. It is installed at wake. If the program installs another handler later, that one stays
  * and the trigger has no effect any more; a warning says so once.
  *
- * With TFI_MODE=flight recording is on, and a signal has the seconds before it kept instead.
+ * With TFI_MODE=flight a signal switches nothing: recording is on from the start, and the seconds before the signal are kept.
  *
  * TFI_TRIGGER=file:PATH: the words of the file, read at most every 100 ms, switch recording. Without a file, and with
  * an empty one, recording is off. `on` records all of TFI_ACTIVITIES. `off` records nothing. `-ops` records without
  * operators. `+ops` adds them again, which only has an effect after `-ops` in the same file. An activity that is not in
- * TFI_ACTIVITIES can't be added, because its hooks are not installed. `keep` has the seconds before it kept, with
- * TFI_MODE=flight.
+ * TFI_ACTIVITIES can't be added, because its hooks are not installed. With TFI_MODE=flight, each content that has the word
+ * `keep` has the seconds before it kept.
  */
 #include <errno.h>
 #include <signal.h>
@@ -78,8 +78,8 @@ void tfi_trigger_start(void)
     installed = sigaction(number, &action, NULL) == 0;
     if (!installed)
         tfi_log(TFI_LOG_WARN,
-                "TFI_TRIGGER: no handler can be installed for signal %d (%s), so recording stays off; choose another "
-                "signal",
+                "TFI_TRIGGER: no handler can be installed for signal %d (%s), so the trigger has no effect; choose "
+                "another signal",
                 number, tfi_error_name(errno));
 }
 

@@ -5,8 +5,9 @@
  * the sums, and counted in `unplaced`: there are no quantiles then. All numbers only grow, by atomic additions, so no
  * table needs a lock.
  *
- * A call of a stage is slow if it takes longer than the median of the calls before it and 8 times their median absolute
- * deviation, longer than 5/4 of the median, and a millisecond more than the median. The first 16 calls are not judged.
+ * A call of a stage is slow if it takes longer than each of three limits: the median of the calls before it plus 8 times their
+ * median absolute deviation, 5/4 of the median, and the median plus a millisecond. The background thread finds these out at
+ * most once a second, from the 16th call on, and again once there are an eighth more calls.
  */
 #include "flight/aggregates.h"
 

@@ -1,8 +1,8 @@
-/* ring.c - keeps the trace of TFI_MODE=flight within a size: the last seconds in full, and nothing older.
+/* ring.c - keeps the trace of TFI_MODE=flight within a size: the last seconds, and those before the moments of moments.c.
  *
  * The trace stays one .tfr that every reader knows. Its blocks are counted in parts. When the file has grown, the
  * background thread writes another one beside it: the start of a trace, all strings, the definitions (definitions.c) of
- * the parts that go, and the newest parts as they are. The new file then replaces the old one by a rename, so at each
+ * the parts that go, and the parts that stay, as they are. The new file then replaces the old one by a rename, so at each
  * moment one whole trace has the name, and a kill leaves it as it is.
  *
  * B is the allowed size. A file has at most 5/8 of it. From 1/2 on it is rewritten, to 1/4 and what comes meanwhile, so

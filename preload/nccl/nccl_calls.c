@@ -12,11 +12,11 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include "flight/failed_calls.h"
 #include "base/process.h"
 #include "control/config.h"
 #include "control/schedule.h"
 #include "cuda/graphs.h"
+#include "flight/failed_calls.h"
 #include "hooks/copies.h"
 #include "nccl/plugin.h"
 #include "record/enter.h"

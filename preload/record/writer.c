@@ -523,8 +523,8 @@ static bool write_end(const char *reason)
     if (!encoder) encoder = tfi_encoder_new(TFI_LARGE_BYTES);
     while ((chunk = take_waiting()) != NULL) whole &= finish_one(chunk);
     for (struct tfi_thread *t = tfi_threads(); t; t = t->all) {
-        chunk =
-            __atomic_load_n(&t->chunk, __ATOMIC_ACQUIRE); /* the thread keeps the chunk, and may still write to it */
+        /* The thread keeps the chunk, and may still write to it. */
+        chunk = __atomic_load_n(&t->chunk, __ATOMIC_ACQUIRE);
         if (chunk) whole &= finish_one(chunk);
     }
     if (begin_writing() && keeper) append_last_rows();

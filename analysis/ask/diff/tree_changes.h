@@ -6,9 +6,10 @@
  * Times differ by noise unless they differ by more. The medians of own times are compared; of few calls (TREE_FEW_CALLS)
  * the shortest, or the sum where that differs less. The noise of a node has two parts: that of its calls, from their
  * spread and number, and that between the runs, from how the medians of all nodes differ. A run whose times are all a
- * little slower, by less than TREE_DRIFT, was on a slower machine. Attributes are compared as times are. A time changed if its ratio is beyond TREE_SURE
+ * little slower, by less than TREE_DRIFT, was on a slower machine. A time changed if its ratio is beyond TREE_SURE
  * deviations of that and TREE_LEAST_RATIO, and its change matters to the run. Where such changes make most of the time of
- * a place, that place is the row, and not what is below it.
+ * a place, that place is the row, and not what is below it. Attributes are compared as times are, but for the noise between
+ * the runs.
  */
 #ifndef TFA_DIFF_TREE_CHANGES_H
 #define TFA_DIFF_TREE_CHANGES_H
@@ -20,7 +21,7 @@ struct tree_change {
     uint64_t calls[SIDES];
     int64_t time[SIDES]; /* of the node with all that is below it, or of what was replaced below it */
     bool in[SIDES];
-    char *what; /* what was replaced by what, and the attributes that differ; NULL: nothing of both */
+    char *what; /* what was replaced by what, and the attributes that differ; NULL: neither */
 };
 
 struct tree_changes {

@@ -137,10 +137,10 @@ void whole_run_end(struct process *p, struct notes *notes)
     if (ring->whole) convert(p, ring->whole);
     if (!ring->chunks) return;
     ring->since = (uint64_t)MAX(clock_ns(&p->clock, ring->since), 0);
-    notes_add(
-        notes, NOTE,
-        "TFI_MODE=flight: the records cover the last %.3f s, and %zu earlier moments that `tfanalyze info` lists; "
-        "%llu records before were left out to stay within TFI_FLIGHT_MB and TFI_FLIGHT_S",
-        (double)(clock_ns(&p->clock, (uint64_t)p->last) - (int64_t)ring->since) / 1e9, moments,
-        (unsigned long long)ring->records);
+    notes_add(notes, NOTE,
+              "TFI_MODE=flight: the records cover the last %.3f s%s; %llu records before were left out to stay within "
+              "TFI_FLIGHT_MB and TFI_FLIGHT_S",
+              (double)(clock_ns(&p->clock, (uint64_t)p->last) - (int64_t)ring->since) / 1e9,
+              moments ? ", and the earlier moments that `tfanalyze info` lists" : "",
+              (unsigned long long)ring->records);
 }
