@@ -167,12 +167,12 @@ static void keep_parts(const struct tfi_parts *parts, unsigned at)
     if (m->from > m->end) m->flags |= TFI_KEPT_CUT; /* the choice came too late */
 }
 
-/* Returns the moment of that cause that is worth least, other than `not`; NONE: there is none. */
-static unsigned least_of(uint32_t cause, unsigned not )
+/* Returns the moment of that cause that is worth least, other than `except`; NONE: there is none. */
+static unsigned least_of(uint32_t cause, unsigned except)
 {
     unsigned least = NONE;
     for (unsigned i = 0; i < TFI_MOMENTS; i++) {
-        if (all.kept[i].cause != cause || i == not ) continue;
+        if (i == except || all.kept[i].cause != cause) continue;
         if (least == NONE || worth_of(&all.kept[i]) < worth_of(&all.kept[least])) least = i;
     }
     return least;
