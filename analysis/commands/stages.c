@@ -91,9 +91,10 @@ static void emit_device(struct emit *e, struct stage_row *row, bool has_device)
     else emit_null(e, "idle_us");
 }
 
-/* Prints what is known of single calls of the whole run. */
-static void emit_calls_of_run(struct emit *e, const struct whole_sum *sum)
+/* Prints what is known of single calls of the whole run: nothing if some calls of the row are not in the one sum. */
+static void emit_calls_of_run(struct emit *e, const struct stage_row *row)
 {
+    const struct whole_sum *sum = row->whole->count == row->calls ? row->whole : NULL;
     static const char *const keys[] = {"median_us", "p95_us"};
     static const double shares[] = {0.5, 0.95};
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
@@ -138,7 +139,7 @@ static void emit_host(struct session *session, struct stage_row *row)
     }
     emit_count(e, "calls", row->calls);
     if (row->of_whole_run) {
-        emit_calls_of_run(e, row->whole);
+        emit_calls_of_run(e, row);
         emit_null(e, "host_us");
         emit_us(e, "wall_us", row->wall);
         emit_null(e, "self_us");

@@ -105,6 +105,16 @@ def test_two_processes_of_a_rank(trace, analyze, tmp_path):
     assert (row['calls'], row['total_us'], row['median_us']) == (2 * len(TOOK), 2 * sum(TOOK) / 1000, None)
 
 
+@pytest.mark.parametrize('pid', [1, 3])
+def test_a_process_of_the_rank_that_has_all_its_records(trace, analyze, tmp_path, pid):
+    """Its calls are in the row too, and so the times of single calls of the other process are not those of the row."""
+    trace(lambda w: sums(w, 99 * SECOND, {(STAGE, 'step'): TOOK}), name='rank0.host.2.tfr', pid=2)
+    trace(name=f'rank0.host.{pid}.tfr', pid=pid, **{'flight.chunks': 0})
+    step = only(analyze('stages', tmp_path)['rows'])
+    assert (step['calls'], step['wall_us']) == (len(TOOK) + 1, sum(TOOK) / 1000 + 1e6)
+    assert {step[key] for key in ('median_us', 'p95_us', 'min_us', 'max_us', 'host_us')} == {None}
+
+
 def test_moments(trace, analyze):
     def kept(w):
         common = {'time': 99 * SECOND}

@@ -17,7 +17,7 @@ static void add_sum(struct stage_table *table, int64_t group, const struct whole
     } key = {group, sum->name};
     struct stage_row *row = keyed_row(&table->keyed, &key, KEY, sizeof *row);
     row->place = (size_t)(row - table->row);
-    row->whole = row->calls ? NULL : sum;
+    row->whole = sum;
     row->of_whole_run = true;
     row->parent = row->elsewhere = NAME_NONE;
     row->done_unknown = row->cpu_unknown = row->work_unknown = true;

@@ -1,8 +1,8 @@
 /* findings_of_two.c - compares the findings of `advise` in two runs: gone, new, or still there, and what came of the gain.
  *
- * A finding is the same in both runs if its rule, its stage, its rank and, of a line of Python, its function are. The predicted gain is its headroom in A. The
- * measured gain is what the leaves of the budget, out of which that headroom was taken, have lost on the rank that gains; other
- * changes of the same leaves are in it too.
+ * A finding is the same in both runs if its rule, its stage, its rank and, of a line of Python, its function are. The
+ * predicted gain is its headroom in A. The measured gain is what the leaves of the budget, out of which that headroom was
+ * taken, have lost on the rank that gains; other changes of the same leaves are in it too.
  */
 #include "commands/changes/findings_of_two.h"
 
