@@ -78,8 +78,8 @@ struct stage_row {
     uint64_t seen;                 /* while counting: number of the work added last */
     bool has_peaks, peaks_of_host; /* peaks_of_host: the peaks are the host's, as no device's are known */
     uint64_t peak_allocated, peak_reserved;
-    size_t place; /* number in order of first appearance */
-    bool of_whole_run; /* by sums of the library: only calls, wall and times of single calls are known */
+    size_t place;                  /* number in order of first appearance */
+    bool of_whole_run;             /* by sums of the library: only calls, wall and times of single calls are known */
     const struct whole_sum *whole; /* then the last of the sums; other processes of the rank have further calls */
 };
 
