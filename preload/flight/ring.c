@@ -57,7 +57,7 @@ static struct {
     uint64_t judged, written; /* values of the aggregates then */
     uint64_t serial;          /* of the chunk of definitions, 0 before there was one: that of a chunk that is gone */
     uint64_t not_before_ms;
-    struct tfi_part part[PARTS];
+    struct tfi_part *part; /* PARTS of them */
     unsigned count;
     bool closed; /* the last part gets no more chunks */
     bool told;
@@ -83,7 +83,8 @@ static struct {
     int from;         /* the old file */
 } fresh = {.from = -1};
 
-static uint8_t *buffer; /* for a piece, then the rows of a new file */
+static uint8_t *buffer;         /* for a piece, then the rows of a new file */
+static struct tfi_part *places; /* what ring.part is; mapped, because a process may have little room for data */
 #define ROWS_BYTES (TFI_DEFINITIONS_BYTES + TFI_AGGREGATES_BYTES + TFI_MOMENTS_BYTES)
 
 /* ---- what the writer appends ---- */
@@ -166,6 +167,9 @@ static const struct tfi_keeper keeper = {
 
 void tfi_ring_begin(uint64_t mb, uint64_t seconds, uint64_t period)
 {
+    if (!places) places = tfi_map(PARTS * sizeof *places);
+    if (!places) return;
+    ring.part = places;
     ring.bytes = mb << 20;
     ring.ticks = (uint64_t)((double)seconds * 1e9 / tfi_clock_ns_per_tick());
     ring.period_ms = period * 1000;
@@ -180,6 +184,7 @@ void tfi_ring_begin(uint64_t mb, uint64_t seconds, uint64_t period)
 void tfi_ring_restart(void)
 {
     memset(&ring, 0, sizeof ring);
+    ring.part = places;
     memset(&fresh, 0, sizeof fresh);
     fresh.from = -1;
     tfi_aggregates_restart();

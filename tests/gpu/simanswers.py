@@ -52,12 +52,17 @@ def pairs(ours, theirs, key_of_ours, key_of_theirs):
     assert not any(groups.values()), [(k, len(v)) for k, v in groups.items() if v]
 
 
+def called(event):
+    """The record of an awaited event has the runtime's name, and the driver's own beside it."""
+    return event['args'].get('function', event['name']) if event['name'].startswith('cudaEventRecord') else event['name']
+
+
 def take_calls(truth, events):
     events.sort(key=lambda e: e['ts'])
-    names = {e['name'] for e in events}
+    names = {called(e) for e in events}
     recorded = sorted((c for c in truth.calls.values() if c.symbol in names), key=lambda c: c.start)
     truth.recorded = recorded
-    for c, e in pairs(recorded, events, lambda c: (c.tid, c.symbol), lambda e: (e['tid'], e['name'])):
+    for c, e in pairs(recorded, events, lambda c: (c.tid, c.symbol), lambda e: (e['tid'], called(e))):
         c.at, c.until = ns(e['ts']) - truth.origin, ns(e['ts']) + ns(e['dur']) - truth.origin
         c.result_seen = e['args']['result']
     lead = min(c.start - c.at for c in recorded)  # both axes run alike

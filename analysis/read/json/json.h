@@ -67,7 +67,7 @@ const char *json_skip_piece(struct json_skipper *skipper, const char *p, const c
 static inline bool slice_is(struct slice slice, const char *text)
 {
     size_t length = strlen(text);
-    return slice.length == length && memcmp(slice.at, text, length) == 0;
+    return slice.length == length && (!length || memcmp(slice.at, text, length) == 0); /* nothing may be at NULL */
 }
 
 static inline const char *json_space_more(const char *p)
