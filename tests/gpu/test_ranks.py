@@ -20,7 +20,7 @@ from conftest import COMMAND_TIMEOUT, clean_environment, execute, short_form
 MANY, FEW = 1024, 128
 RECORDED, LATE, TIMES = 4, 2, 12  # rank LATE came last to TIMES collectives
 DESCRIPTORS = 64
-PART, INPUT = 200, 8192  # bytes of a collective in the summary of a rank, and of the description of an input
+PART, INPUT = 200, 3 * 4608  # bytes of a collective in the summary of a rank, and of an input's description: it stands twice, in lists with room to grow
 HOLES = 2 << 20  # bytes: each thread has a heap of its own, with holes that no other thread fills
 # Runs a command with few descriptors, and prints its peak of resident memory. A small process starts the command, because
 # the peak of a command is never below that of the process that started it.
