@@ -130,6 +130,18 @@ def test_a_lost_work(tmp_path, analyze, tensors):
     assert rows[7]['transfer_us'] is None and rows[7]['busbw_gbs'] is None
 
 
+@pytest.mark.parametrize('lost', [False, True])
+def test_two_calls_on_a_tensor_wait_at_once(tmp_path, analyze, lost):
+    """Each takes its own work, in order; where one work is lost, the later call takes the other one."""
+    trace = Rank(world=1)
+    for at in (1000, 1100, 9000):
+        trace.call('all_reduce', at, '0', 1, tensor=500)
+    for begin, end in [(2000, 2300), (3000, 3700), (9500, 9600)][lost:]:
+        trace.work('all_reduce', begin, end, 11, 500)
+    trace.save(tmp_path)
+    assert [row['duration_us'] for row in analyze('comm', tmp_path)['rows']] == [None if lost else .3, .7, .1]
+
+
 def test_entries_of_calls(tmp_path, analyze):
     """The entry of a call that ended says nothing more; one without an end is a collective without an end, and counts once
     where the dispatcher runs the call once more inside it."""

@@ -94,6 +94,8 @@ def test_breakdown(truth, analyze, group):
 
 def test_timeline_kinds_overlap(truth, analyze):
     for chosen, works in each(truth):
+        if not works:  # on a machine that stood still the middle of the run may have none
+            continue
         check(analyze, truth, 'timeline', {0: simanswers.timeline(works)}, ['rank'], chosen)
         check(analyze, truth, 'kinds', {k: {'total_us': t, 'pct': pct} for k, (t, pct) in simanswers.kinds(works).items()}, ['kind'], chosen)
         check(analyze, truth, 'overlap', {0: dict(zip(('overlap_us', 'communication_us', 'overlap_pct'), simanswers.overlap(works)))}, ['rank'], chosen)

@@ -333,25 +333,46 @@ static bool has_begun(const struct matching *m, size_t place, const struct frame
     return m->call[m->by_group[place]].own.call_start <= work->own.start;
 }
 
-/* A work takes the latest call on its tensor, because two collectives on one tensor are rarely under way together, and
- * the work of an older call is then lost. Without such a call it takes the oldest one whose tensor is copied or unknown,
+/* True if each of so many calls on the work's tensor has a work: this one, and others before a call from place `from` on has
+ * that tensor again. */
+static bool have_works(const struct matching *m, const struct framework_collective *work, size_t calls, size_t from,
+                       size_t end)
+{
+    int64_t until = INT64_MAX;
+    size_t works = 0, left = (size_t)(m->work + m->works - work);
+    for (size_t i = from; i < end && i - from < WIDEST && until == INT64_MAX; i++) {
+        const struct framework_collective *call = &m->call[m->by_group[i]];
+        if (call->tensor == work->tensor) until = call->own.call_start;
+    }
+    for (size_t i = 0; i < left && i < WIDEST && work[i].own.start < until; i++)
+        works += work[i].tensor == work->tensor && work[i].own.op == work->own.op && !work[i].is_nested;
+    return works >= calls;
+}
+
+/* A work takes the oldest call on its tensor if all of these have works. Else the work of an older call is lost, and it takes
+ * the latest one. Without such a call it takes the oldest one whose tensor is copied or unknown,
  * else the oldest one that fits; SIZE_MAX if none fits. It looks at calls from place `from` on. `more` tells whether
  * calls behind the window had begun too. */
 static size_t choose(const struct matching *m, size_t from, size_t end, const struct framework_collective *work,
                      bool *more)
 {
-    size_t same = SIZE_MAX, open = SIZE_MAX, any = SIZE_MAX, seen = 0, i = from;
+    size_t first = SIZE_MAX, same = SIZE_MAX, open = SIZE_MAX, any = SIZE_MAX, seen = 0, sames = 0, i = from;
     for (; i < end && seen < WINDOW && i - from < WIDEST && has_begun(m, i, work); i++) {
         const struct framework_collective *call = &m->call[m->by_group[i]];
         if (!is_waiting(call)) continue;
         seen++;
         if (!fits(call, work)) continue;
         bool is_open = !call->tensor || !work->tensor || call->own.op != work->own.op;
-        if (work->tensor && call->tensor == work->tensor) same = i;
+        if (work->tensor && call->tensor == work->tensor) {
+            first = MIN(first, i);
+            same = i;
+            sames++;
+        }
         if (is_open) open = MIN(open, i);
         any = MIN(any, i);
     }
     *more = i < end && has_begun(m, i, work);
+    if (sames > 1 && have_works(m, work, sames, i, end)) return first;
     return same != SIZE_MAX ? same : open != SIZE_MAX ? open : any;
 }
 
