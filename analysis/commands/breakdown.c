@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "model/host/whole_run.h"
+#include "write/rows/whole_values.h"
 #include "write/short_names.h"
 
 struct breakdown {
@@ -33,19 +33,10 @@ static void emit_values(struct emit *e, struct values *values)
 /* Prints what is known of the whole run. */
 static void emit_whole_run(struct emit *e, const struct work_sum *row)
 {
-    const struct whole_sum *sum = row->whole;
-    int64_t median = sum ? whole_quantile(sum, 0.5) : -1, p95 = sum ? whole_quantile(sum, 0.95) : -1;
     emit_count(e, "calls", row->calls);
     emit_us(e, "total_us", row->values.total);
     emit_us(e, "mean_us", row->values.total / (int64_t)MAX(row->calls, 1));
-    if (median >= 0) emit_us(e, "median_us", median);
-    else emit_null(e, "median_us");
-    if (p95 >= 0) emit_us(e, "p95_us", p95);
-    else emit_null(e, "p95_us");
-    if (sum) emit_us(e, "min_us", sum->least);
-    else emit_null(e, "min_us");
-    if (sum) emit_us(e, "max_us", sum->most);
-    else emit_null(e, "max_us");
+    emit_whole_values(e, row->whole);
     emit_null(e, "std_us");
 }
 

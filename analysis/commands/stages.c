@@ -23,7 +23,7 @@
 #include "ask/stages/whole_stages.h"
 #include "commands/session.h"
 #include "commands/stages_slowest.h"
-#include "model/host/whole_run.h"
+#include "write/rows/whole_values.h"
 
 #define START_UP "(start-up)"
 #define KEYS_ELSEWHERE                                                                                                 \
@@ -94,18 +94,7 @@ static void emit_device(struct emit *e, struct stage_row *row, bool has_device)
 /* Prints what is known of single calls of the whole run: nothing if some calls of the row are not in the one sum. */
 static void emit_calls_of_run(struct emit *e, const struct stage_row *row)
 {
-    const struct whole_sum *sum = row->whole->count == row->calls ? row->whole : NULL;
-    static const char *const keys[] = {"median_us", "p95_us"};
-    static const double shares[] = {0.5, 0.95};
-    for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-        int64_t value = sum ? whole_quantile(sum, shares[i]) : -1;
-        if (value >= 0) emit_us(e, keys[i], value);
-        else emit_null(e, keys[i]);
-    }
-    if (sum) emit_us(e, "min_us", sum->least);
-    else emit_null(e, "min_us");
-    if (sum) emit_us(e, "max_us", sum->most);
-    else emit_null(e, "max_us");
+    emit_whole_values(e, row->whole->count == row->calls ? row->whole : NULL);
 }
 
 /* Prints percentiles, interpolated between neighbours as in `breakdown`. A row with device work alone has no calls. */
