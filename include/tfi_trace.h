@@ -214,7 +214,7 @@ enum tfi_range_flag {
     TFI_RANGE_WAITS = 0x80000,    /* it waited for the device before its beginning and before its end */
 };
 
-/* What an aggregate is of. */
+/* An aggregate sums values of one of these. */
 enum tfi_aggregate_what {
     TFI_AGGREGATE_STAGE = 1,
     TFI_AGGREGATE_KERNEL = 2,

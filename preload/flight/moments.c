@@ -29,7 +29,7 @@ struct moment {
 
 enum { FREE, TAKEN, READY };
 
-/* What a cause may keep: places, bytes of all its moments and of one, both in sixteenths of the room. */
+/* A cause has so many places, and so many bytes for all its moments and for one, both in sixteenths of the room. */
 struct quota {
     unsigned places, all, one;
 };

@@ -12,7 +12,7 @@
  * Only the choice and the last piece are made under the writer's lock. The job copies a piece at a time. Between two
  * pieces chunks are appended, and a fork may end the thread: the rewriting then begins again.
  *
- * What is known of the whole run (aggregates.c, moments.c) is written as rows at the start of each new file, every
+ * The ring writes what aggregates.c and moments.c know of the whole run as rows at the start of each new file, every
  * TFI_FLIGHT_PERIOD_S, when a moment is kept, and at the end. The last of these rows count.
  */
 #include "flight/ring.h"

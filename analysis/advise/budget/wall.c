@@ -187,7 +187,7 @@ static void add_python(struct watching *w, struct own_time *own)
     intervals_free(&own->files);
 }
 
-/* Of the threads that wait only the first one says what the program waits for: the others may wait for work. */
+/* The first thread that waits says what the program waits for; the others may wait for work. */
 static void watch_samples(struct watching *w)
 {
     const struct looks *l = &w->process->looks;

@@ -111,7 +111,7 @@ static inline unsigned eight_digits(const char *p, uint64_t *value)
     return count;
 }
 
-/* What cannot follow a number that has no more digits than plain_number takes, and no exponent. */
+/* A number that one of these follows has an exponent, or more digits than plain_number takes. */
 static const bool goes_on[256] = {['0' ... '9'] = true, ['.'] = true, ['e'] = true, ['E'] = true};
 
 static inline const char *plain_number(const char *p, unsigned scale, struct number *number)
